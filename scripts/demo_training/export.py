@@ -1,0 +1,41 @@
+"""Writes the pair as T5X checkpoints, beside its vocabulary and test set."""
+
+import pathlib
+import shutil
+
+from demo_training import train
+from t5x_specdec.testing import checkpoint_writer
+
+
+def export(
+    work: pathlib.Path,
+    out: pathlib.Path,
+    sources: dict[str, str],
+    which: str,
+    dtype: str,
+) -> None:
+  """Writes `out`/{target,draft}/checkpoint_<step>, vocabulary and test set.
+
+  A model's earlier checkpoints in `out` go once the new one is written.
+
+  Args:
+    work: folder of the training results.
+    out: folder to write to.
+    sources: folder below `work` of each model's training, by model.
+    which: 'best' on dev, or 'latest'.
+    dtype: 'bfloat16' or 'float32'.
+  """
+  for model, folder in sources.items():
+    params, step = train.load_params(work / folder / f'{which}.npz')
+    place = out / model
+    if (place / f'checkpoint_{step}').exists():
+      shutil.rmtree(place / f'checkpoint_{step}')
+    written = checkpoint_writer.write_checkpoint(
+        place, params, step=step, dtype=dtype
+    )
+    for old in place.glob('checkpoint_*'):
+      if old != pathlib.Path(written):
+        shutil.rmtree(old)
+    print(f'{model}: {written}')
+  for name in ('vocabulary.model', 'test.tsv'):
+    shutil.copyfile(work / name, out / name)

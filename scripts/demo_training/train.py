@@ -1,0 +1,362 @@
+"""Trains one model of the pair from scratch, resumably, on the CPU."""
+
+import dataclasses
+import os
+import pathlib
+import signal
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from demo_training import batches as batching
+from demo_training import fast
+from demo_training import vocabulary
+from t5x_specdec import parameters
+
+PyTree = parameters.PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+  """How a model is trained.
+
+  Attributes:
+    minutes: wall time over which the rate decays to zero; ignored with `steps`.
+    steps: number of steps over which it decays; 0 decays over `minutes`.
+    peak_rate: learning rate at its peak, relative to each parameter's size.
+    warmup: share of the training in which the rate rises.
+    weight_decay: weight decay, relative to the learning rate.
+    label_smoothing: share of the probability spread over the vocabulary.
+    word_dropout: share of input tokens, on both sides, replaced by unknown.
+    unit_dropout: share of feed-forward units left out of a step.
+    seed: of the initial parameters, the order of batches and the dropouts.
+    eval_every: steps between evaluations on dev.
+    save_seconds: seconds between checkpoints.
+  """
+
+  minutes: float = 75.0
+  steps: int = 0
+  peak_rate: float = 0.02
+  warmup: float = 0.05
+  weight_decay: float = 0.01
+  label_smoothing: float = 0.0
+  word_dropout: float = 0.05
+  unit_dropout: float = 0.0
+  seed: int = 0
+  eval_every: int = 500
+  save_seconds: float = 120.0
+
+  def rate(self, progress: float) -> float:
+    """Returns the learning rate after a share `progress` of the training.
+
+    It rises linearly over `warmup`, then falls linearly to zero.
+    """
+    if progress < self.warmup:
+      return self.peak_rate * progress / self.warmup
+    return self.peak_rate * max(0.0, 1.0 - progress) / (1.0 - self.warmup)
+
+
+def optimizer(weight_decay: float) -> optax.GradientTransformation:
+  """Adam with the steps in units of each parameter's size, as T5's Adafactor.
+
+  T5 draws its first parameters at very different sizes (embeddings at 1, query
+  kernels at 1/8 of the others), which one absolute step cannot suit. The
+  learning rate is multiplied in by the caller, since it depends on the clock.
+
+  Args:
+    weight_decay: weight decay, relative to the learning rate.
+  """
+  def sized(update, param):
+    return update * jnp.maximum(jnp.sqrt(jnp.mean(jnp.square(param))), 1e-3)
+
+  return optax.chain(
+      optax.clip_by_global_norm(1.0),
+      optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-9),
+      optax.stateless_with_tree_map(sized),
+      optax.add_decayed_weights(weight_decay),
+  )
+
+
+def shift_right(targets: jax.Array) -> jax.Array:
+  """Returns the decoder inputs: int32[batch, length], first token 0."""
+  return jnp.pad(targets[:, :-1], ((0, 0), (1, 0)))
+
+
+def cross_entropy(
+    logits: jax.Array,
+    targets: jax.Array,
+    smoothing: float = 0.0,
+    teacher_logits: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+  """Sums the loss over the real tokens.
+
+  Args:
+    logits: float32[batch, length, vocab].
+    targets: int32[batch, length], 0 at padding.
+    smoothing: share of the probability spread over the vocabulary.
+    teacher_logits: float32[batch, length, vocab], whose law takes the place of
+      the targets as what to predict.
+
+  Returns:
+    Summed loss in nats, and the number of tokens.
+  """
+  weights = (targets > 0).astype(jnp.float32)
+  log_probs = jax.nn.log_softmax(logits)
+  if teacher_logits is None:
+    # Selected rather than gathered: the gradient of a gather is slow on a CPU.
+    chosen = jnp.arange(logits.shape[-1]) == targets[..., None]
+    wanted = jnp.sum(jnp.where(chosen, log_probs, 0), -1)
+    if smoothing:
+      wanted += smoothing * (jnp.mean(log_probs, -1) - wanted)
+  else:
+    wanted = jnp.sum(jax.nn.softmax(teacher_logits) * log_probs, -1)
+  return -jnp.sum(wanted * weights), jnp.sum(weights)
+
+
+def drop_words(tokens: jax.Array, share: float, key: jax.Array) -> jax.Array:
+  """Replaces a share of the tokens, padding and EOS apart, by unknown."""
+  dropped = jax.random.bernoulli(key, share, tokens.shape)
+  word = tokens > vocabulary.EOS_ID
+  return jnp.where(dropped & word, vocabulary.UNK_ID, tokens)
+
+
+def drop_units(params: PyTree, share: float, key: jax.Array) -> PyTree:
+  """Leaves a share of the feed-forward units out, the same for all tokens."""
+
+  def drop(index, path, kernel):
+    if [entry.key for entry in path[-2:]] != ['wo', 'kernel']:
+      return kernel
+    keep = jax.random.bernoulli(
+        jax.random.fold_in(key, index), 1.0 - share, (kernel.shape[0], 1)
+    )
+    return kernel * keep / (1.0 - share)
+
+  leaves, tree = jax.tree_util.tree_flatten_with_path(params)
+  return tree.unflatten([drop(i, *leaf) for i, leaf in enumerate(leaves)])
+
+
+class Trainer:
+  """The training state of one model, its jitted steps and its files.
+
+  Attributes:
+    state: parameters, optimizer state.
+    step: steps taken.
+    elapsed: seconds spent in training, over all runs.
+  """
+
+  def __init__(
+      self,
+      config: parameters.T5Config,
+      recipe: Recipe,
+      folder: pathlib.Path,
+      teacher: tuple[parameters.T5Config, PyTree] | None = None,
+  ):
+    """Starts from `folder`'s checkpoint, or from fresh parameters.
+
+    Args:
+      config: the network.
+      recipe: how to train it.
+      folder: where its log and checkpoints are.
+      teacher: network and parameters of the model whose law is to be learned.
+    """
+    self._recipe = recipe
+    self._folder = folder
+    self._model = fast.T5(config)
+    self._teacher = fast.T5(teacher[0]) if teacher else None
+    self._teacher_params = jax.tree.map(
+        jnp.asarray, teacher[1] if teacher else {}
+    )
+    self._optimizer = optimizer(recipe.weight_decay)
+    self._key = jax.random.key(recipe.seed)
+    params = parameters.init_params(config, jax.random.fold_in(self._key, 0))
+    self.state = (params, self._optimizer.init(params))
+    self.step = 0
+    self.elapsed = 0.0
+    self.best = np.inf
+    self._update = jax.jit(self._update_impl, donate_argnums=0)
+    self._measure = jax.jit(self._measure_impl)
+    folder.mkdir(parents=True, exist_ok=True)
+    self._restore()
+
+  def _loss(self, params, teacher, inputs, targets, key):
+    recipe = self._recipe
+    noisy = [
+        drop_words(tokens, recipe.word_dropout, jax.random.fold_in(key, i))
+        for i, tokens in enumerate((inputs, shift_right(targets)))
+    ]
+    if recipe.unit_dropout:
+      params = drop_units(
+          params, recipe.unit_dropout, jax.random.fold_in(key, 2)
+      )
+    logits = self._model.logits(params, *noisy)
+    teacher_logits = None
+    if self._teacher:
+      teacher_logits = self._teacher.logits(
+          teacher, inputs, shift_right(targets)
+      )
+    loss, count = cross_entropy(
+        logits, targets, recipe.label_smoothing, teacher_logits
+    )
+    return loss / jnp.maximum(count, 1.0), (loss, count)
+
+  def _update_impl(self, state, teacher, inputs, targets, rate, step):
+    params, moments = state
+    key = jax.random.fold_in(self._key, step)
+    grads, sums = jax.grad(self._loss, has_aux=True)(
+        params, teacher, inputs, targets, key
+    )
+    updates, moments = self._optimizer.update(grads, moments, params)
+    params = jax.tree.map(lambda p, u: p - rate * u, params, updates)
+    return (params, moments), jnp.stack(sums)
+
+  def _measure_impl(self, params, inputs, targets):
+    logits = self._model.logits(params, inputs, shift_right(targets))
+    hits = jnp.sum((jnp.argmax(logits, -1) == targets) & (targets > 0))
+    return jnp.stack([*cross_entropy(logits, targets), hits])
+
+  def evaluate(self, dev: batching.Batches) -> tuple[float, float]:
+    """Returns loss per token, in nats, and token accuracy on `dev`."""
+    sums = np.zeros(3)
+    for item in dev.epoch(None):
+      batch = dev.build(*item)
+      sums += np.asarray(
+          self._measure(self.state[0], batch.inputs, batch.targets)
+      )
+    return sums[0] / sums[1], sums[2] / sums[1]
+
+  def progress(self) -> float:
+    """Returns which share of the training is done, 1 at its end."""
+    if self._recipe.steps:
+      return self.step / self._recipe.steps
+    return self.elapsed / (60.0 * self._recipe.minutes)
+
+  def run(self, train: batching.Batches, dev: batching.Batches) -> None:
+    """Trains to the end of the recipe, or to a SIGTERM, and saves."""
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    saved = last = time.monotonic()
+    sums, seen = [], 0
+    epoch, order = -1, []
+    while self.progress() < 1.0 and not stopped:
+      number, index = divmod(self.step, train.per_epoch)
+      if number != epoch:
+        epoch, order = number, train.epoch(number)
+      batch = train.build(*order[index])
+      rate = self._recipe.rate(self.progress())
+      self.state, now = self._update(
+          self.state,
+          self._teacher_params,
+          batch.inputs,
+          batch.targets,
+          np.float32(rate),
+          np.uint32(self.step),
+      )
+      sums.append(now)
+      self.step += 1
+      jax.block_until_ready(now)
+      clock = time.monotonic()
+      self.elapsed, last = self.elapsed + clock - last, clock
+      if self.step % self._recipe.eval_every == 0:
+        self._report(sums, seen, epoch, rate, dev)
+        sums, seen = [], self.elapsed
+      if clock - saved > self._recipe.save_seconds:
+        self.save()
+        saved = clock
+    self.save()
+    if not stopped:
+      self._report(sums, seen, epoch, 0.0, dev)
+      self._log(f'finished: {self.step} steps, {self.elapsed:.0f} s')
+
+  def _report(self, sums, since, epoch, rate, dev) -> None:
+    if not sums:
+      return
+    loss, count = np.sum(np.asarray(sums), axis=0)
+    dev_loss, dev_accuracy = self.evaluate(dev)
+    speed = count / max(self.elapsed - since, 1e-9)
+    self._log(
+        f'step {self.step} epoch {epoch} progress {self.progress():.3f} '
+        f'rate {rate:.5f} train loss {loss / count:.3f} '
+        f'dev loss {dev_loss:.3f} accuracy '
+        f'{dev_accuracy:.3f} tokens/s {speed:.0f} steps/s '
+        f'{len(sums) / max(self.elapsed - since, 1e-9):.2f}'
+    )
+    if dev_loss < self.best:
+      self.best = dev_loss
+      _write(self._folder / 'best.npz', self._named(self.state[0]))
+
+  def _log(self, line: str) -> None:
+    line = f'{time.strftime("%H:%M:%S")} {line}'
+    print(line, flush=True)
+    with (self._folder / 'train.log').open('a') as file:
+      print(line, file=file)
+
+  def _named(self, params: PyTree) -> dict[str, np.ndarray]:
+    named = {
+        'params/' + '/'.join(path): np.asarray(leaf)
+        for path, leaf in parameters.flatten(params).items()
+    }
+    return {**named, 'step': np.int64(self.step)}
+
+  def save(self) -> None:
+    """Writes the checkpoint; a crash leaves the one before."""
+    moments = {
+        f'moments/{i}': np.asarray(leaf)
+        for i, leaf in enumerate(jax.tree.leaves(self.state[1]))
+    }
+    extra = {'elapsed': np.float64(self.elapsed), 'best': np.float64(self.best)}
+    _write(
+        self._folder / 'latest.npz',
+        {**self._named(self.state[0]), **moments, **extra},
+    )
+
+  def _restore(self) -> None:
+    path = self._folder / 'latest.npz'
+    if not path.exists():
+      return
+    params, self.step = load_params(path)
+    with np.load(path) as file:
+      self.elapsed, self.best = float(file['elapsed']), float(file['best'])
+      leaves, tree = jax.tree.flatten(self.state[1])
+      moments = tree.unflatten(
+          [jnp.asarray(file[f'moments/{i}']) for i in range(len(leaves))]
+      )
+    self.state = (jax.tree.map(jnp.asarray, params), moments)
+    self._log(f'continues from {path} at step {self.step}')
+
+
+def _write(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
+  part = path.with_suffix('.part')
+  with part.open('wb') as file:
+    np.savez(file, **arrays)
+  os.replace(part, path)
+
+
+def load_params(path: pathlib.Path) -> tuple[PyTree, int]:
+  """Reads parameters and step of a checkpoint that training wrote.
+
+  Args:
+    path: `latest.npz` or `best.npz` of a model's folder.
+
+  Returns:
+    The T5X parameter tree of float32 arrays, and the step.
+  """
+  with np.load(path) as file:
+    flat = {
+        tuple(name.split('/')[1:]): file[name]
+        for name in file.files
+        if name.startswith('params/')
+    }
+    return parameters.unflatten(flat), int(file['step'])
+
+
+def record(folder: pathlib.Path) -> dict[str, float]:
+  """Returns steps, minutes and best dev loss of the training in `folder`."""
+  with np.load(folder / 'latest.npz') as file:
+    return {
+        'last_step': int(file['step']),
+        'minutes': float(file['elapsed']) / 60.0,
+        'dev_loss': float(file['best']),
+    }

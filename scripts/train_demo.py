@@ -1,0 +1,175 @@
+"""Trains the demo pair: English to German help texts, target and draft.
+
+Stages, in order; each continues where an interrupted run of it stopped:
+
+  python scripts/train_demo.py data --work /tmp/demo
+  python scripts/train_demo.py train --work /tmp/demo --model target
+  python scripts/train_demo.py train --work /tmp/demo --model draft --teacher
+  python scripts/train_demo.py export --work /tmp/demo
+  python scripts/train_demo.py evaluate --work /tmp/demo
+
+`data` needs a Debian machine with package lists, or the help pages already
+unpacked under --raw.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+
+from demo_training import batches
+from demo_training import card
+from demo_training import data
+from demo_training import evaluate
+from demo_training import export
+from demo_training import sizes
+from demo_training import train
+from demo_training import vocabulary
+import jax
+
+
+def _encoded(args, split):
+  pieces = vocabulary.load(args.work / 'vocabulary.model')
+  pairs = data.read_pairs(args.work / f'{split}.tsv')
+  return batches.encode(pairs, pieces)
+
+
+def make_data(args: argparse.Namespace) -> None:
+  """Writes train.tsv, dev.tsv, test.tsv, vocabulary.model and counts.json."""
+  args.work.mkdir(parents=True, exist_ok=True)
+  pages, counts = data.align(data.obtain(args.raw or args.work / 'raw'))
+  pairs = data.prepare(
+      pages, train_words=args.train_words, held_out_words=args.held_out_words
+  )
+  path = args.work / 'vocabulary.model'
+  vocabulary.learn(pairs['train'], path, args.vocab_size)
+  pieces = vocabulary.load(path)
+  for split in data.SPLITS:
+    kept = vocabulary.within(
+        pairs[split], pieces, sizes.CONTEXT, split_longer=split == 'train'
+    )
+    data.write_pairs(args.work / f'{split}.tsv', kept)
+    lengths = [
+        sum(len(target) for _, target in batches.encode(kept, pieces)),
+        sum(len(english.split()) for english, _ in kept),
+        sum(len(german.split()) for _, german in kept),
+    ]
+    for name, total in zip(
+        ('target tokens', 'English words', 'German words'), lengths, strict=True
+    ):
+      counts[f'{split} {name}'] = total
+    counts[f'{split} pairs'] = len(kept)
+  (args.work / 'counts.json').write_text(json.dumps(counts, indent=2) + '\n')
+  print(json.dumps(counts, indent=2))
+
+
+def run_training(args: argparse.Namespace) -> None:
+  """Trains --model, from its checkpoint where there is one."""
+  pieces = vocabulary.load(args.work / 'vocabulary.model')
+  rows = vocabulary.embedding_rows(pieces)
+  config = sizes.config(args.model, rows)
+  fields = {field.name for field in dataclasses.fields(train.Recipe)}
+  recipe = train.Recipe(
+      **{k: v for k, v in vars(args).items() if k in fields}
+  )
+  teacher = None
+  if args.teacher:
+    params, _ = train.load_params(args.work / 'target' / 'best.npz')
+    teacher = sizes.config('target', rows), params
+  trainer = train.Trainer(
+      config, recipe, args.work / (args.folder or args.model), teacher
+  )
+  train_batches, dev_batches = (
+      batches.Batches(
+          _encoded(args, split), tokens=args.batch_tokens, seed=args.seed
+      )
+      for split in ('train', 'dev')
+  )
+  trainer.run(train_batches, dev_batches)
+
+
+def run_export(args: argparse.Namespace) -> None:
+  """Writes T5X checkpoints, vocabulary and test set to --out."""
+  sources = {'target': args.target, 'draft': args.draft}
+  export.export(
+      args.work,
+      args.out or args.work / 'export',
+      {model: sources[model] for model in args.models},
+      args.which,
+      args.export_dtype,
+  )
+
+
+def run_evaluate(args: argparse.Namespace) -> None:
+  """Measures the exported pair; writes measured.json and README.md to it."""
+  out = args.out or args.work / 'export'
+  folders = {'target': args.target, 'draft': args.draft}
+  found = evaluate.measure(args.work, out, folders)
+  (out / 'measured.json').write_text(
+      json.dumps(found, indent=2, ensure_ascii=False) + '\n'
+  )
+  (out / 'README.md').write_text(card.write(found))
+  print(card.write(found))
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  stages = parser.add_subparsers(dest='stage', required=True)
+
+  def stage(name, function):
+    sub = stages.add_parser(name, help=function.__doc__)
+    sub.set_defaults(function=function)
+    sub.add_argument(
+        '--work', type=pathlib.Path, required=True, help='folder of all results'
+    )
+    return sub
+
+  sub = stage('data', make_data)
+  sub.add_argument(
+      '--raw',
+      type=pathlib.Path,
+      help='folder to download and unpack the help packages in',
+  )
+  sub.add_argument('--vocab_size', type=int, default=4096)
+  sub.add_argument('--train_words', type=int, default=1)
+  sub.add_argument('--held_out_words', type=int, default=4)
+
+  sub = stage('train', run_training)
+  sub.add_argument('--model', choices=('target', 'draft'), required=True)
+  sub.add_argument('--folder', help='below --work; the name of the model')
+  sub.add_argument(
+      '--batch_tokens', type=int, default=320, help='target slots of a batch'
+  )
+  sub.add_argument(
+      '--teacher', action='store_true', help='learn the law of the target'
+  )
+  for field in dataclasses.fields(train.Recipe):
+    sub.add_argument(
+        f'--{field.name}', type=type(field.default), default=field.default
+    )
+
+  sub = stage('export', run_export)
+  sub.add_argument('--models', nargs='+', default=['target', 'draft'])
+  sub.add_argument('--which', choices=('best', 'latest'), default='best')
+  sub.add_argument('--export_dtype', default='bfloat16')
+  stage('evaluate', run_evaluate)
+  for name in ('export', 'evaluate'):
+    sub = stages.choices[name]
+    sub.add_argument('--out', type=pathlib.Path, help='instead of WORK/export')
+    for model in ('target', 'draft'):
+      sub.add_argument(
+          f'--{model}', default=model, help='folder of its training in --work'
+      )
+  return parser
+
+
+def main() -> None:
+  args = _parser().parse_args()
+  jax.config.update('jax_compilation_cache_dir', str(args.work / 'cache'))
+  args.function(args)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,377 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Speculative decoding: one compiled loop that drafts, verifies and commits.
+
+Each round asks the draft for gamma tokens, scores them all in one block of the
+target, and keeps what Algorithm 1 lets stand plus one token of the target's
+own. Rows of a batch accept different numbers of tokens and simply stand at
+different positions. Plain autoregressive decoding is the same loop without
+drafts.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from t5x_specdec import sampling
+from t5x_specdec import validation
+from t5x_specdec.drafts import as_draft
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import NoDraft
+from t5x_specdec.loop import LoopState
+from t5x_specdec.loop import Request
+from t5x_specdec.loop import run_round
+from t5x_specdec.network import BlockDecoder
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.sampling import Method
+from t5x_specdec.stats import Stats
+
+
+class DecodeResult(struct.PyTreeNode):
+  """What a decode returns, `num_decodes` decodes of each input.
+
+  Attributes:
+    tokens: int32[batch, num_decodes, max_decode_len], the prompt included, EOS
+      kept, zeros after it; decodes in order of rising score, as in T5X.
+    scores: float32[batch, num_decodes], the target's log-probability (nats) of
+      the generated tokens up to and including EOS.
+    stats: counters with leading axes [batch, num_decodes].
+  """
+
+  tokens: jax.Array
+  scores: jax.Array
+  stats: Stats
+
+
+def _start(
+    prompts: jax.Array | None, rows: int, width: int
+) -> tuple[jax.Array, jax.Array]:
+  """Decoder inputs that a prompt fixes, and how many tokens it opens with.
+
+  Args:
+    prompts: int32[batch, P], 0 where free, or None.
+    rows: rows to decode, a multiple of the batch.
+    width: of the token buffer.
+
+  Returns:
+    int32[rows, width], the start token and free slots being 0, and
+    int32[rows].
+  """
+  if prompts is None:
+    return jnp.zeros([rows, width], jnp.int32), jnp.zeros([rows], jnp.int32)
+  text = jnp.repeat(prompts, rows // prompts.shape[0], axis=0)
+  opening = jnp.cumprod((text != 0).astype(jnp.int32), axis=1)
+  padding = width - 1 - prompts.shape[1]
+  forced = jnp.pad(text, ((0, 0), (1, padding)))
+  return forced, jnp.sum(opening, axis=1)
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=(
+        'target',
+        'draft',
+        'max_decode_len',
+        'gamma',
+        'num_decodes',
+        'rescale_log_probs',
+    ),
+)
+def _decode(
+    target_params: PyTree,
+    draft_params: PyTree,
+    inputs: jax.Array | None,
+    prompts: jax.Array | None,
+    keys: jax.Array,
+    method: Method,
+    eos_id: jax.Array,
+    max_decode_steps: jax.Array | None,
+    *,
+    target: BlockDecoder,
+    draft: Draft,
+    max_decode_len: int,
+    gamma: int,
+    num_decodes: int,
+    rescale_log_probs: bool,
+) -> DecodeResult:
+  """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
+  target_params = target.prepare(target_params)
+  draft_params = draft.prepare(draft_params)
+  batch = keys.shape[0]
+  rows = batch * num_decodes
+  # A row stands at most at max_decode_len; blocks are gamma + 1 wide, the
+  # draft's first one 2.
+  width = max_decode_len + gamma + 2
+  forced, opening = _start(prompts, rows, width)
+
+  if max_decode_steps is None:
+    max_len = jnp.full([rows], max_decode_len, jnp.int32)
+  else:
+    steps = jnp.repeat(jnp.broadcast_to(max_decode_steps, [batch]), num_decodes)
+    max_len = jnp.sum(forced != 0, axis=1) + steps
+    max_len = jnp.minimum(max_len, max_decode_len)
+  lengths = jnp.minimum(opening, max_len)
+  request = Request(
+      forced=forced,
+      max_len=max_len,
+      eos_id=eos_id,
+      method=jax.tree.map(
+          lambda x: jnp.repeat(x, num_decodes) if x.ndim else x, method
+      ),
+      keys=sampling.fold_rows(
+          jnp.repeat(keys, num_decodes),
+          jnp.tile(jnp.arange(num_decodes), batch),
+      ),
+  )
+
+  prompt = forced[:, : prompts.shape[1] if prompts is not None else 0]
+  with jax.named_scope('encode'):
+    target_state = target.init(target_params, inputs, rows, width)
+    if prompt.shape[1]:
+      _, target_state = target.decode_block(
+          target_params, target_state, prompt, jnp.zeros_like(lengths)
+      )
+    draft_state = draft.init(draft_params, inputs, prompt, width)
+  state = LoopState(
+      tokens=forced,
+      lengths=lengths,
+      ended=lengths >= max_len,
+      scores=jnp.zeros([rows], jnp.float32),
+      target=target_state,
+      draft=draft_state,
+      stats=Stats.zeros(rows, gamma),
+  )
+  state = lax.while_loop(
+      lambda state: ~jnp.all(state.ended),
+      functools.partial(
+          run_round,
+          request=request,
+          target=target,
+          draft=draft,
+          target_params=target_params,
+          draft_params=draft_params,
+          gamma=gamma,
+          rescale_log_probs=rescale_log_probs,
+      ),
+      state,
+  )
+
+  text = state.tokens[:, 1 : max_decode_len + 1]
+  inside = jnp.arange(max_decode_len) < state.lengths[:, None]
+  result = DecodeResult(jnp.where(inside, text, 0), state.scores, state.stats)
+  result = jax.tree.map(
+      lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), result
+  )
+  order = jnp.argsort(result.scores, axis=1)
+  return jax.tree.map(
+      lambda x: jax.vmap(lambda rows, i: rows[i])(x, order), result
+  )
+
+
+def _run(
+    target: BlockDecoder,
+    draft: Draft,
+    target_params: PyTree,
+    draft_params: PyTree,
+    inputs: jax.Array | None,
+    *,
+    gamma: int,
+    prompts: jax.Array | None,
+    max_decode_len: int,
+    eos_id: int | jax.Array,
+    rng: jax.Array | None,
+    row_keys: jax.Array | None,
+    temperature: float | jax.Array,
+    topk: int | jax.Array,
+    topp: float | jax.Array,
+    num_decodes: int,
+    max_decode_steps: int | jax.Array | None,
+    rescale_log_probs: bool,
+) -> DecodeResult:
+  """Checks the arguments both decoders share and runs the compiled loop."""
+  target.check(target_params, 'target')
+  batch = validation.check_text(target, inputs, prompts, max_decode_len)
+  validation.check_lengths(max_decode_len, max_decode_steps, num_decodes)
+  validation.check_method(temperature, topk, topp, batch)
+  validation.check_keys(rng, row_keys, batch)
+  if row_keys is not None:
+    keys = sampling.typed(jnp.asarray(row_keys))
+  else:
+    keys = sampling.row_keys(
+        jax.random.PRNGKey(0) if rng is None else rng, batch
+    )
+  as_int32 = functools.partial(jnp.asarray, dtype=jnp.int32)
+  method = Method(
+      temperature=jnp.broadcast_to(
+          jnp.asarray(temperature, jnp.float32), [batch]
+      ),
+      topk=as_int32(topk),
+      topp=jnp.asarray(topp, jnp.float32),
+  )
+  return _decode(
+      target_params,
+      draft_params,
+      None if inputs is None else as_int32(inputs),
+      None if prompts is None else as_int32(prompts),
+      keys,
+      method,
+      as_int32(eos_id),
+      None if max_decode_steps is None else as_int32(max_decode_steps),
+      target=target,
+      draft=draft,
+      max_decode_len=max_decode_len,
+      gamma=gamma,
+      num_decodes=num_decodes,
+      rescale_log_probs=rescale_log_probs,
+  )
+
+
+def speculative_decode(
+    target: BlockDecoder,
+    draft: Draft | BlockDecoder,
+    target_params: PyTree,
+    draft_params: PyTree,
+    inputs: jax.Array | None,
+    *,
+    prompts: jax.Array | None = None,
+    max_decode_len: int,
+    gamma: int = 5,
+    eos_id: int | jax.Array = 1,
+    rng: jax.Array | None = None,
+    row_keys: jax.Array | None = None,
+    temperature: float | jax.Array = 1.0,
+    topk: int | jax.Array = 1,
+    topp: float | jax.Array = 0.0,
+    num_decodes: int = 1,
+    max_decode_steps: int | jax.Array | None = None,
+    rescale_log_probs: bool = True,
+) -> DecodeResult:
+  """Decodes with a draft; the output's law is the target's own.
+
+  Algorithm 1 of Leviathan et al. (2023), per row, compiled as one loop.
+  Arguments, defaults and results are those of
+  `t5x.decoding.temperature_sample`; note its default `topk=1`. At temperature 0
+  the tokens are the target's greedy ones; above, they are distributed as the
+  target's samples (not the same samples as another decoder's for one key).
+
+  Args:
+    target: the model whose law is sampled.
+    draft: where drafts come from; a bare `BlockDecoder` is a model draft.
+    target_params: the target's parameters (T5X tree for `T5`).
+    draft_params: the draft's parameters.
+    inputs: int32[batch, S] encoder inputs, 0 at padding; None for decoder-only.
+    prompts: int32[batch, P], P <= max_decode_len: the text's forced tokens, 0
+      where free. Needed where `inputs` is None, which leaves the batch open.
+    max_decode_len: length of the text, prompt included, in tokens.
+    gamma: drafts per round, >= 1.
+    eos_id: a row ends at the first generated `eos_id`.
+    rng: random key, typed or raw; default PRNGKey(0), as in T5X.
+    row_keys: key[batch] (or raw uint32[batch, 2]) instead of `rng`: a row's
+      sample then depends on its own key, whoever shares the batch.
+    temperature: float or float[batch]; at or under 1e-4 the row is greedy.
+    topk: keep the k most likely tokens and their ties, 0 for no cutoff.
+    topp: keep the fewest most likely tokens of at least this mass, 0 for no
+      cutoff.
+    num_decodes: decodes per input.
+    max_decode_steps: most tokens to generate after the prompt; int or
+      int[batch].
+    rescale_log_probs: whether scores are those of the law after temperature and
+      filters (greedy scores are then 0.0), or of the model's own.
+
+  Returns:
+    Tokens, scores and statistics of each decode.
+
+  Raises:
+    ValueError: naming the argument and showing its value, before compiling.
+  """
+  draft = as_draft(draft)
+  validation.check_draft(target, draft, draft_params, gamma)
+  return _run(
+      target,
+      draft,
+      target_params,
+      draft_params,
+      inputs,
+      gamma=gamma,
+      prompts=prompts,
+      max_decode_len=max_decode_len,
+      eos_id=eos_id,
+      rng=rng,
+      row_keys=row_keys,
+      temperature=temperature,
+      topk=topk,
+      topp=topp,
+      num_decodes=num_decodes,
+      max_decode_steps=max_decode_steps,
+      rescale_log_probs=rescale_log_probs,
+  )
+
+
+def autoregressive_decode(
+    target: BlockDecoder,
+    target_params: PyTree,
+    inputs: jax.Array | None,
+    *,
+    prompts: jax.Array | None = None,
+    max_decode_len: int,
+    eos_id: int | jax.Array = 1,
+    rng: jax.Array | None = None,
+    row_keys: jax.Array | None = None,
+    temperature: float | jax.Array = 1.0,
+    topk: int | jax.Array = 1,
+    topp: float | jax.Array = 0.0,
+    num_decodes: int = 1,
+    max_decode_steps: int | jax.Array | None = None,
+    rescale_log_probs: bool = True,
+) -> DecodeResult:
+  """Decodes with the target alone, one token per target call.
+
+  The same loop without drafts: what `speculative_decode` is to be compared
+  with. See there for the arguments, the result and the errors.
+
+  Args:
+    target: the model whose law is sampled.
+    target_params: the target's parameters.
+    inputs: int32[batch, S] encoder inputs, or None for decoder-only.
+    prompts: int32[batch, P] forced tokens, 0 where free.
+    max_decode_len: length of the text, prompt included, in tokens.
+    eos_id: a row ends at the first generated `eos_id`.
+    rng: random key, typed or raw; default PRNGKey(0).
+    row_keys: key[batch] instead of `rng`.
+    temperature: float or float[batch].
+    topk: keep the k most likely tokens, 0 for no cutoff.
+    topp: keep the fewest most likely tokens of this mass, 0 for no cutoff.
+    num_decodes: decodes per input.
+    max_decode_steps: most tokens to generate after the prompt.
+    rescale_log_probs: whether scores include temperature and filters.
+
+  Returns:
+    Tokens, scores and statistics of each decode.
+
+  Raises:
+    ValueError: naming the argument and showing its value, before compiling.
+  """
+  return _run(
+      target,
+      NoDraft(),
+      target_params,
+      {},
+      inputs,
+      gamma=0,
+      prompts=prompts,
+      max_decode_len=max_decode_len,
+      eos_id=eos_id,
+      rng=rng,
+      row_keys=row_keys,
+      temperature=temperature,
+      topk=topk,
+      topp=topp,
+      num_decodes=num_decodes,
+      max_decode_steps=max_decode_steps,
+      rescale_log_probs=rescale_log_probs,
+  )

@@ -1,0 +1,129 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A smaller model as the source of drafts: the paper's M_q."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, cast
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from t5x_specdec import sampling
+from t5x_specdec.drafts.base import Draft
+from t5x_specdec.drafts.base import Proposal
+from t5x_specdec.network import BlockDecoder
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.sampling import Method
+from t5x_specdec.sampling import Purpose
+
+
+class ModelDraftState(struct.PyTreeNode):
+  """The draft model's cache and how far it can be trusted.
+
+  Attributes:
+    cache: the decoder's own state.
+    reach: int32[rows]; slots below it hold the tokens fed last time. Of these,
+      the ones below the row's position were kept, whatever was accepted.
+  """
+
+  cache: Any
+  reach: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDraft:
+  """Drafts autoregressively with a model of the target's vocabulary.
+
+  The last draft of a round is never fed back to the model that made it. When
+  all are accepted its cache slot is a hole, which would cost acceptance in
+  silence; so the first block of a round starts at the hole and is 2 wide.
+
+  Attributes:
+    decoder: the draft model; it encodes the inputs with its own encoder.
+  """
+
+  decoder: BlockDecoder
+
+  @property
+  def vocab_size(self) -> int:
+    """Number of ids the draft model scores."""
+    return self.decoder.vocab_size
+
+  def check(self, params: PyTree) -> None:
+    """Raises ValueError where `params` do not fit the draft's config."""
+    self.decoder.check(params, 'draft')
+
+  def prepare(self, params: PyTree) -> PyTree:
+    """Casts the weights once; see `BlockDecoder.prepare`."""
+    return self.decoder.prepare(params)
+
+  def init(
+      self,
+      params: PyTree,
+      inputs: jax.Array | None,
+      prompt: jax.Array,
+      max_len: int,
+  ) -> ModelDraftState:
+    """Encodes the inputs and reads the prompt; see `Draft.init`."""
+    rows, width = prompt.shape
+    cache = self.decoder.init(params, inputs, rows, max_len)
+    if width:
+      start = jnp.zeros([rows], jnp.int32)
+      _, cache = self.decoder.decode_block(params, cache, prompt, start)
+    return ModelDraftState(cache, jnp.full([rows], width, jnp.int32))
+
+  def propose(
+      self,
+      params: PyTree,
+      state: ModelDraftState,
+      tokens: jax.Array,
+      positions: jax.Array,
+      method: Method,
+      gamma: int,
+      keys: jax.Array,
+  ) -> tuple[Proposal, ModelDraftState]:
+    """Algorithm 1, step 1: x_i ~ q_i for i = 1..gamma; see `Draft.propose`."""
+    keys = sampling.fold_rows(keys, Purpose.DRAFT)
+    start = jnp.minimum(state.reach, positions)
+    block = jnp.take_along_axis(
+        tokens, start[:, None] + jnp.arange(2), axis=1
+    )
+    logits, cache = self.decoder.decode_block(
+        params, state.cache, block, start
+    )
+    at = (positions - start)[:, None, None]
+    last = jnp.take_along_axis(logits, at, axis=1)[:, 0]
+    first, q_first = sampling.choose(
+        last, method, sampling.fold_rows(keys, 0)
+    )
+
+    def step(carry, i):
+      token, cache = carry
+      logits, cache = self.decoder.decode_block(
+          params, cache, token[:, None], positions + i
+      )
+      token, q = sampling.choose(
+          logits[:, 0], method, sampling.fold_rows(keys, i)
+      )
+      return (token, cache), (token, q)
+
+    (_, cache), (rest, q_rest) = lax.scan(
+        step, (first, cache), jnp.arange(1, gamma)
+    )
+    proposal = Proposal(
+        tokens=jnp.concatenate([first[:, None], rest.T], axis=1),
+        lengths=jnp.full_like(positions, gamma),
+        q=jnp.concatenate([q_first[:, None], q_rest.swapaxes(0, 1)], axis=1),
+    )
+    return proposal, ModelDraftState(cache, positions + gamma)
+
+
+def as_draft(draft: Draft | BlockDecoder) -> Draft:
+  """Returns a bare `BlockDecoder` as a `ModelDraft`, a `Draft` as it is."""
+  if hasattr(draft, 'propose'):
+    return cast(Draft, draft)
+  return ModelDraft(cast(BlockDecoder, draft))

@@ -1,0 +1,248 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One round of speculative decoding: draft, verify, accept, commit.
+
+The body of the loop that `decoding` compiles. Rows of a batch stand at
+different positions and never wait for each other; a row that has ended keeps
+its place and is not counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from t5x_specdec import acceptance
+from t5x_specdec import sampling
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import Proposal
+from t5x_specdec.network import BlockDecoder
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.sampling import Method
+from t5x_specdec.stats import Stats
+
+
+class LoopState(struct.PyTreeNode):
+  """Carry of the decoding loop.
+
+  Attributes:
+    tokens: int32[rows, width] decoder inputs: the start token 0, then the text.
+    lengths: int32[rows], tokens of text so far, prompt included; at the same
+      time the position of the row's last token.
+    ended: bool[rows].
+    scores: float32[rows].
+    target: the target's state.
+    draft: the draft's state.
+    stats: counters so far.
+  """
+
+  tokens: jax.Array
+  lengths: jax.Array
+  ended: jax.Array
+  scores: jax.Array
+  target: Any
+  draft: Any
+  stats: Stats
+
+
+class Request(struct.PyTreeNode):
+  """What is constant over the loop, per row, all traced.
+
+  Attributes:
+    forced: int32[rows, width] decoder inputs that the prompt fixes, 0 where
+      free.
+    max_len: int32[rows], length of text at which a row ends.
+    eos_id: int32[].
+    method: temperature, top-k, top-p.
+    keys: key[rows].
+  """
+
+  forced: jax.Array
+  max_len: jax.Array
+  eos_id: jax.Array
+  method: Method
+  keys: jax.Array
+
+
+def _score(
+    logits: jax.Array, tokens: jax.Array, p: jax.Array | None
+) -> jax.Array:
+  """Log-probabilities float32[rows, block] of tokens under p, or the logits."""
+  if p is not None:
+    chosen = jnp.take_along_axis(p, tokens[..., None], axis=-1)[..., 0]
+    return jnp.log(chosen)
+  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+  return chosen - jax.nn.logsumexp(logits, axis=-1)
+
+
+def _verify(
+    logits: jax.Array,
+    proposal: Proposal,
+    method: Method,
+    keys: jax.Array,
+    rescale_log_probs: bool,
+) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
+  """Judges the drafts by the target's logits.
+
+  Args:
+    logits: float32[rows, gamma + 1, vocab].
+    proposal: the drafts.
+    method: temperature, top-k, top-p.
+    keys: key[rows], of this round.
+    rescale_log_probs: whether scores include the sampling method.
+
+  Returns:
+    The verdict, the tokens it emits int32[rows, gamma + 1] (those past
+    `accepted` + 1 are meaningless) and their scores, float32 of that shape.
+  """
+
+  def emit(verdict):
+    padded = jnp.pad(proposal.tokens, ((0, 0), (0, 1)))
+    column = jnp.arange(padded.shape[1])
+    return jnp.where(
+        column == verdict.accepted[:, None],
+        verdict.next_token[:, None],
+        padded,
+    )
+
+  def greedy():
+    best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    verdict = acceptance.accept_greedy(
+        best, proposal.tokens, proposal.lengths
+    )
+    tokens = emit(verdict)
+    # The argmax has probability 1 under its own law, so T5X reports 0.0.
+    if rescale_log_probs:
+      return verdict, tokens, jnp.zeros(tokens.shape, jnp.float32)
+    return verdict, tokens, _score(logits, tokens, None)
+
+  def sampled():
+    p = sampling.law(logits, method)
+    verdict = acceptance.accept(
+        p, proposal.q, proposal.tokens, proposal.lengths, keys
+    )
+    tokens = emit(verdict)
+    return verdict, tokens, _score(
+        logits, tokens, p if rescale_log_probs else None
+    )
+
+  return lax.cond(jnp.all(method.greedy), greedy, sampled)
+
+
+def _free_drafts(state: LoopState, request: Request, gamma: int) -> jax.Array:
+  """How many drafts each row has room for, int32[rows].
+
+  One token of the target's own always follows, and a token that the prompt
+  fixes is never drafted, so drafts end where either would stand.
+  """
+  room = request.max_len - state.lengths - 1
+  slots = state.lengths[:, None] + 1 + jnp.arange(gamma)
+  forced = jnp.take_along_axis(request.forced, slots, axis=1) != 0
+  free = jnp.sum(jnp.cumprod(1 - forced.astype(jnp.int32), axis=1), axis=1)
+  return jnp.clip(jnp.minimum(room, free), 0, gamma)
+
+
+def _commit(
+    state: LoopState,
+    request: Request,
+    verdict: acceptance.Verdict,
+    emitted: jax.Array,
+    scores: jax.Array,
+) -> tuple[LoopState, jax.Array, jax.Array]:
+  """Writes what a round emitted; ends rows at EOS or at their length.
+
+  Args:
+    state: the loop before.
+    request: what is constant over the loop.
+    verdict: the round's verdict.
+    emitted: int32[rows, gamma + 1].
+    scores: float32[rows, gamma + 1].
+
+  Returns:
+    The loop with tokens, lengths, ended and scores updated; how many tokens
+    each row wrote, int32[rows]; whether the last was the prompt's, bool[rows].
+  """
+  column = jnp.arange(emitted.shape[1])
+  slots = state.lengths[:, None] + 1 + column
+  prompt = jnp.take_along_axis(request.forced, slots, axis=1)
+  at_end = column == verdict.accepted[:, None]
+  emitted = jnp.where(at_end & (prompt != 0), prompt, emitted)
+  forced = jnp.any(at_end & (prompt != 0), axis=1)
+
+  written = column <= verdict.accepted[:, None]
+  eos = written & (emitted == request.eos_id) & (prompt == 0)
+  any_eos = jnp.any(eos, axis=1)
+  count = jnp.where(any_eos, jnp.argmax(eos, axis=1), verdict.accepted) + 1
+  forced &= count == verdict.accepted + 1
+  count = jnp.where(state.ended, 0, count)
+
+  slot = jnp.arange(state.tokens.shape[1]) - (state.lengths[:, None] + 1)
+  new = jnp.take_along_axis(
+      emitted, jnp.clip(slot, 0, emitted.shape[1] - 1), axis=1
+  )
+  is_new = (slot >= 0) & (slot < count[:, None])
+  scored = (column < count[:, None]) & (prompt == 0)
+  lengths = state.lengths + count
+  state = state.replace(
+      tokens=jnp.where(is_new, new, state.tokens),
+      lengths=lengths,
+      ended=state.ended | any_eos | (lengths >= request.max_len),
+      scores=state.scores + jnp.sum(jnp.where(scored, scores, 0.0), axis=1),
+  )
+  return state, count, forced
+
+
+def run_round(
+    state: LoopState,
+    request: Request,
+    target: BlockDecoder,
+    draft: Draft,
+    target_params: PyTree,
+    draft_params: PyTree,
+    gamma: int,
+    rescale_log_probs: bool,
+) -> LoopState:
+  """One round of Algorithm 1 for every row that has not ended."""
+  positions = state.lengths
+  # Unique to row and round: a row's position grows with every round.
+  keys = sampling.fold_rows(request.keys, positions)
+  with jax.named_scope('draft'):
+    proposal, draft_state = draft.propose(
+        draft_params,
+        state.draft,
+        state.tokens,
+        positions,
+        request.method,
+        gamma,
+        keys,
+    )
+    room = _free_drafts(state, request, gamma)
+    proposal = proposal.replace(lengths=jnp.minimum(proposal.lengths, room))
+  with jax.named_scope('verify'):
+    last = jnp.take_along_axis(state.tokens, positions[:, None], axis=1)
+    block = jnp.concatenate([last, proposal.tokens], axis=1)
+    logits, target_state = target.decode_block(
+        target_params, state.target, block, positions
+    )
+  with jax.named_scope('accept'):
+    verdict, emitted, scores = _verify(
+        logits, proposal, request.method, keys, rescale_log_probs
+    )
+    live = ~state.ended
+    state, count, forced = _commit(state, request, verdict, emitted, scores)
+    finite = jnp.isfinite(jnp.max(logits, axis=-1))
+    judged = jnp.arange(gamma + 1) <= verdict.accepted[:, None]
+    stats = state.stats.add_round(
+        live=live,
+        lengths=proposal.lengths,
+        verified=verdict.accepted,
+        count=count,
+        forced=forced,
+        overlap=verdict.overlap,
+        finite=jnp.all(finite | ~judged, axis=1),
+    )
+  return state.replace(target=target_state, draft=draft_state, stats=stats)

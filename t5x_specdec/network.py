@@ -1,0 +1,425 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""T5 as pure functions over the T5X parameter tree.
+
+The one operation is `decode_block`: score a block of tokens per row at per-row
+positions, overwriting the cache there. Drafting is a block of width 1,
+verification one of width gamma + 1, teacher forcing one as wide as the text,
+and rolling back is nothing at all: slots past a row's position are stale, no
+query attends to them, and the next block overwrites them.
+
+Same arithmetic as `t5x/examples/t5/{network,layers}.py`, without its one
+position per step, its one cache index for all rows, its cross-attention keys
+and values projected anew at every step and its [length, length] bias.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from typing import Any, Protocol
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from t5x_specdec.parameters import check_params
+from t5x_specdec.parameters import MAX_DISTANCE
+from t5x_specdec.parameters import mlp_inputs
+from t5x_specdec.parameters import NUM_BUCKETS
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.parameters import T5Config
+
+# What T5X adds to a masked attention logit. Selected here, not added, so that
+# a NaN under the mask is gone; a row with everything masked averages, as there.
+_MASKED = -1e10
+
+
+class BlockDecoder(Protocol):
+  """Anything that can score a block of tokens per row; hashable.
+
+  Targets and model drafts alike; `T5` below and the toys in `testing/`.
+  """
+
+  @property
+  def vocab_size(self) -> int:
+    """Number of ids that `decode_block` scores."""
+    ...
+
+  def check(self, params: PyTree, model: str) -> None:
+    """Raises ValueError where `params` do not fit; `model` names them."""
+    ...
+
+  def prepare(self, params: PyTree) -> PyTree:
+    """Does once what `decode_block` would repeat: casts the weights."""
+    ...
+
+  def init(
+      self, params: PyTree, inputs: jax.Array | None, rows: int, max_len: int
+  ) -> Any:
+    """Encodes `inputs` int32[batch, S]; a state with `max_len` empty slots.
+
+    `rows` is a multiple of the batch: each encoded input serves as many rows in
+    a run, so that several decodes of one input encode it once.
+    """
+    ...
+
+  def decode_block(
+      self, params: PyTree, state: Any, tokens: jax.Array, positions: jax.Array
+  ) -> tuple[jax.Array, Any]:
+    """Logits float32[batch, block, vocab] of int32[batch, block] tokens."""
+    ...
+
+
+class DecoderState(struct.PyTreeNode):
+  """What decoding reads (cross-attention, bias) and writes (keys, values).
+
+  Attributes:
+    keys: per layer, dtype[batch, heads, max_len, head_dim].
+    values: per layer, as keys. Never holds a NaN or inf.
+    cross_keys: per layer, dtype[batch, heads, inputs, head_dim].
+    cross_values: per layer, as cross_keys.
+    inputs_mask: bool[batch, inputs], False at padding; None: decoder-only.
+    distance_bias: dtype[heads, max_len], the relative bias of a key that lies
+      0, 1, 2, ... positions before its query.
+  """
+
+  keys: tuple[jax.Array, ...]
+  values: tuple[jax.Array, ...]
+  cross_keys: tuple[jax.Array, ...]
+  cross_values: tuple[jax.Array, ...]
+  inputs_mask: jax.Array | None
+  distance_bias: jax.Array
+
+
+def _buckets(distance: np.ndarray, bidirectional: bool) -> np.ndarray:
+  """Relative position buckets (`RelativePositionBiases` in T5X's layers.py).
+
+  Computed by NumPy in float32 at trace time like T5X, so that a distance on the
+  border of two buckets rounds into the same one.
+
+  Args:
+    distance: int array, query position minus key position.
+    bidirectional: True in the encoder.
+
+  Returns:
+    int32 array of bucket numbers in [0, NUM_BUCKETS).
+  """
+  count, first = NUM_BUCKETS, np.zeros_like(distance)
+  if bidirectional:
+    count //= 2
+    first = np.where(distance < 0, count, 0)
+    distance = np.abs(distance)
+  distance = np.maximum(distance, 0)
+  exact = count // 2
+  scaled = distance.astype(np.float32) / exact + np.finfo(np.float32).eps
+  log_bucket = np.log(scaled) / np.log(MAX_DISTANCE / exact) * (count - exact)
+  far = np.minimum(exact + log_bucket.astype(np.int32), count - 1)
+  return (first + np.where(distance < exact, distance, far)).astype(np.int32)
+
+
+def _rms_norm(params: PyTree, x: jax.Array, dtype: Any) -> jax.Array:
+  """T5 layer norm: root mean square in float32, no mean, no bias."""
+  x = x.astype(jnp.float32)
+  mean_square = jnp.mean(lax.square(x), axis=-1, keepdims=True)
+  normed = (x * lax.rsqrt(mean_square + 1e-6)).astype(dtype)
+  return normed * params['scale'].astype(dtype)
+
+
+def _activation(name: str, x: jax.Array) -> jax.Array:
+  return x if name == 'linear' else getattr(jax.nn, name)(x)
+
+
+def _write(cache: jax.Array, block: jax.Array, positions: jax.Array):
+  """Overwrites cache[b, :, positions[b]:positions[b]+K] with block[b]."""
+  if cache.shape[0] == 1:
+    return lax.dynamic_update_slice(cache, block, (0, 0, positions[0], 0))
+  return jax.vmap(lambda c, x, p: lax.dynamic_update_slice(c, x, (0, p, 0)))(
+      cache, block, positions
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class T5:
+  """A `BlockDecoder` over the parameters of T5X's T5 or decoder-only model.
+
+  Attributes:
+    config: the network's hyperparameters; any object with the fields of T5X's
+      own config is converted.
+  """
+
+  config: T5Config
+
+  def __post_init__(self):
+    object.__setattr__(self, 'config', T5Config.of(self.config))
+
+  @property
+  def vocab_size(self) -> int:
+    """Rows of the embedding, padding of the vocabulary included."""
+    return self.config.vocab_size
+
+  def check(self, params: PyTree, model: str) -> None:
+    """Raises ValueError where `params` do not fit the config."""
+    check_params(params, self.config, model)
+
+  def prepare(self, params: PyTree) -> PyTree:
+    """Casts the matrices to the activation dtype, once and not per step.
+
+    The embedding and the logits layer keep their own dtype: T5X computes logits
+    in float32, and a float32 matrix must not be rounded for it.
+
+    Args:
+      params: T5X parameter tree.
+
+    Returns:
+      The same tree, matrices in `config.dtype`.
+    """
+
+    def cast(path, leaf):
+      names = [entry.key for entry in path]
+      keep = 'token_embedder' in names or 'logits_dense' in names
+      return leaf if keep else leaf.astype(self.config.dtype)
+
+    return jax.tree_util.tree_map_with_path(cast, params)
+
+  def init(
+      self,
+      params: PyTree,
+      inputs: jax.Array | None,
+      rows: int,
+      max_len: int,
+  ) -> DecoderState:
+    """Encodes the inputs, projects the cross-attention once, empties caches.
+
+    Args:
+      params: parameters from `prepare`.
+      inputs: int32[batch, S], 0 at padding; None for a decoder-only model.
+      rows: rows to decode, a multiple of the batch (1 of them per input, or
+        `num_decodes` in a run).
+      max_len: number of cache slots; a block of width K at position t needs
+        t + K of them.
+
+    Returns:
+      A state to decode from position 0.
+    """
+    cfg = self.config
+    shape = (rows, cfg.num_heads, max_len, cfg.head_dim)
+    empty = tuple(
+        jnp.zeros(shape, cfg.dtype) for _ in range(cfg.num_decoder_layers)
+    )
+    cross_keys, cross_values, mask = (), (), None
+    if not cfg.decoder_only:
+      assert inputs is not None
+      repeats = rows // inputs.shape[0]
+      cross_keys, cross_values, mask = jax.tree.map(
+          lambda x: jnp.repeat(x, repeats, axis=0) if repeats > 1 else x,
+          self._project_cross(params, inputs),
+      )
+    table = params['decoder']['relpos_bias']['rel_embedding'].astype(cfg.dtype)
+    buckets = _buckets(np.arange(max_len), bidirectional=False)
+    return DecoderState(
+        keys=empty,
+        values=empty,
+        cross_keys=cross_keys,
+        cross_values=cross_values,
+        inputs_mask=mask,
+        distance_bias=table[:, buckets],
+    )
+
+  def encode(self, params: PyTree, inputs: jax.Array) -> jax.Array:
+    """Applies the encoder (`Transformer.encode`).
+
+    Args:
+      params: parameters from `prepare`.
+      inputs: int32[batch, S], 0 at padding.
+
+    Returns:
+      dtype[batch, S, emb_dim].
+    """
+    cfg = self.config
+    encoder = params['encoder']
+    position = np.arange(inputs.shape[1])
+    buckets = _buckets(position[:, None] - position[None, :], True)
+    table = encoder['relpos_bias']['rel_embedding'].astype(cfg.dtype)
+    bias = table[:, buckets][None]
+    valid = inputs > 0
+    mask = (valid[:, :, None] & valid[:, None, :])[:, None]
+    x = self._embed(params, inputs)
+    for i in range(cfg.num_encoder_layers):
+      layer = encoder[f'layers_{i}']
+      y = _rms_norm(layer['pre_attention_layer_norm'], x, cfg.dtype)
+      attention = layer['attention']
+      q, k, v = (
+          self._heads(attention[name], y) for name in ('query', 'key', 'value')
+      )
+      x = x + self._attend(attention['out'], q, k, v, bias, mask)
+      x = x + self._mlp(layer, x)
+    return _rms_norm(encoder['encoder_norm'], x, cfg.dtype)
+
+  def decode_block(
+      self,
+      params: PyTree,
+      state: DecoderState,
+      tokens: jax.Array,
+      positions: jax.Array,
+  ) -> tuple[jax.Array, DecoderState]:
+    """Scores a block of decoder inputs per row, overwriting the cache there.
+
+    Token k of row b stands at position positions[b] + k and attends to the
+    cache up to and including itself; whatever lies beyond is not looked at.
+
+    Args:
+      params: parameters from `prepare`.
+      state: from `init` or an earlier block.
+      tokens: int32[batch, K], ids in [0, vocab_size).
+      positions: int32[batch] >= 0 with positions + K <= max_len: the caller
+        keeps slack, since a slice that does not fit would be moved.
+
+    Returns:
+      float32[batch, K, vocab_size] logits, [b, k] for the token after position
+      positions[b] + k, and the new state.
+    """
+    cfg = self.config
+    decoder = params['decoder']
+    max_len = state.keys[0].shape[2]
+    offset = positions[:, None] + jnp.arange(tokens.shape[1])
+    distance = offset[:, :, None] - jnp.arange(max_len)
+    # [batch, heads, K, max_len], only for the block's own rows
+    bias = state.distance_bias[:, jnp.clip(distance, 0, max_len - 1)]
+    bias = bias.transpose(1, 0, 2, 3)
+    mask = (distance >= 0)[:, None]
+    cross_mask = None
+    if state.inputs_mask is not None:
+      cross_mask = state.inputs_mask[:, None, None, :]
+
+    x = self._embed(params, tokens)
+    keys, values = [], []
+    for i in range(cfg.num_decoder_layers):
+      layer = decoder[f'layers_{i}']
+      y = _rms_norm(layer['pre_self_attention_layer_norm'], x, cfg.dtype)
+      y, k, v = self._self_attention(
+          layer['self_attention'],
+          y,
+          (state.keys[i], state.values[i]),
+          positions,
+          bias,
+          mask,
+      )
+      keys.append(k)
+      values.append(v)
+      x = x + y
+      if cross_mask is not None:
+        attention = layer['encoder_decoder_attention']
+        y = _rms_norm(layer['pre_cross_attention_layer_norm'], x, cfg.dtype)
+        q = self._heads(attention['query'], y)
+        k, v = state.cross_keys[i], state.cross_values[i]
+        x = x + self._attend(attention['out'], q, k, v, None, cross_mask)
+      x = x + self._mlp(layer, x)
+    x = _rms_norm(decoder['decoder_norm'], x, cfg.dtype)
+    state = state.replace(keys=tuple(keys), values=tuple(values))
+    return self._logits(params, x), state
+
+  def logits(
+      self, params: PyTree, inputs: jax.Array | None, tokens: jax.Array
+  ) -> jax.Array:
+    """Teacher forcing: one block as wide as the text, from position 0.
+
+    Args:
+      params: T5X parameter tree.
+      inputs: int32[batch, S], 0 at padding; None for a decoder-only model.
+      tokens: int32[batch, L] decoder inputs, that is the text shifted right.
+
+    Returns:
+      float32[batch, L, vocab_size].
+    """
+    params = self.prepare(params)
+    batch, length = tokens.shape
+    state = self.init(params, inputs, batch, length)
+    start = jnp.zeros([batch], jnp.int32)
+    return self.decode_block(params, state, tokens, start)[0]
+
+  def _embed(self, params: PyTree, tokens: jax.Array) -> jax.Array:
+    root = params['decoder'] if self.config.decoder_only else params
+    table = root['token_embedder']['embedding']
+    return table[tokens].astype(self.config.dtype)
+
+  def _heads(self, params: PyTree, x: jax.Array) -> jax.Array:
+    """Projects to dtype[batch, heads, length, head_dim]."""
+    cfg = self.config
+    y = x @ params['kernel']
+    y = y.reshape(*x.shape[:-1], cfg.num_heads, cfg.head_dim)
+    return y.transpose(0, 2, 1, 3)
+
+  def _project_cross(self, params: PyTree, inputs: jax.Array):
+    """Cross-attention keys and values of every layer, and the inputs' mask."""
+    encoded = self.encode(params, inputs)
+    mask = inputs > 0
+    keys, values = [], []
+    for i in range(self.config.num_decoder_layers):
+      layer = params['decoder'][f'layers_{i}']
+      attention = layer['encoder_decoder_attention']
+      keys.append(self._heads(attention['key'], encoded))
+      value = self._heads(attention['value'], encoded)
+      # A padded input that overflowed must not reach the sum: 0 x NaN is NaN.
+      usable = mask[:, None, :, None] | jnp.isfinite(value)
+      values.append(jnp.where(usable, value, 0))
+    return tuple(keys), tuple(values), mask
+
+  def _self_attention(self, params, y, cache, positions, bias, mask):
+    """Self-attention of a block over the cache it first writes itself to."""
+    q, k, v = (self._heads(params[n], y) for n in ('query', 'key', 'value'))
+    # A drafted token may overflow and be rejected; its slot must not poison
+    # queries that do not attend to it (0 x NaN is NaN). So no NaN is stored,
+    # and the token that made it answers with NaN itself.
+    finite = jnp.all(jnp.isfinite(k) & jnp.isfinite(v), axis=(1, 3))
+    keys = _write(cache[0], jnp.where(jnp.isfinite(k), k, 0), positions)
+    values = _write(cache[1], jnp.where(jnp.isfinite(v), v, 0), positions)
+    out = self._attend(params['out'], q, keys, values, bias, mask)
+    return jnp.where(finite[..., None], out, jnp.nan), keys, values
+
+  def _attend(self, params, q, k, v, bias, mask) -> jax.Array:
+    """Dot-product attention and its output projection, unscaled as in T5."""
+    cfg = self.config
+    if cfg.float32_attention_logits:
+      q, k = q.astype(jnp.float32), k.astype(jnp.float32)
+    logits = jnp.einsum('bhqd,bhkd->bhqk', q, k)
+    if bias is not None:
+      logits = logits + bias.astype(logits.dtype)
+    # float16 does not reach -1e10, and its -inf would make an all-masked row
+    # NaN where the other dtypes average.
+    masked = max(_MASKED, float(jnp.finfo(logits.dtype).min))
+    logits = jnp.where(mask, logits, jnp.asarray(masked, logits.dtype))
+    weights = jax.nn.softmax(logits).astype(cfg.dtype)
+    y = jnp.einsum('bhqk,bhkd->bqhd', weights, v)
+    return y.reshape(*y.shape[:2], -1) @ params['kernel']
+
+  def _mlp(self, layer: PyTree, x: jax.Array) -> jax.Array:
+    """Feed-forward block with its norm, gated where several activations."""
+    cfg = self.config
+    y = _rms_norm(layer['pre_mlp_layer_norm'], x, cfg.dtype)
+    mlp = layer['mlp']
+    parts = [
+        _activation(activation, y @ mlp[name]['kernel'])
+        for name, activation in mlp_inputs(cfg)
+    ]
+    return functools.reduce(operator.mul, parts) @ mlp['wo']['kernel']
+
+  def _logits(self, params: PyTree, x: jax.Array) -> jax.Array:
+    """float32 logits; a bfloat16 matrix is read as such, summed in float32."""
+    cfg = self.config
+    if cfg.logits_via_embedding:
+      root = params['decoder'] if cfg.decoder_only else params
+      table = root['token_embedder']['embedding']
+      contract = (((2,), (1,)), ((), ()))
+    else:
+      table = params['decoder']['logits_dense']['kernel']
+      contract = (((2,), (0,)), ((), ()))
+    x = x.astype(jnp.promote_types(x.dtype, table.dtype))
+    table = table.astype(x.dtype)
+    y = lax.dot_general(
+        x, table, contract, preferred_element_type=jnp.float32
+    )
+    return y * cfg.emb_dim**-0.5 if cfg.logits_via_embedding else y

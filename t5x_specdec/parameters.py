@@ -1,0 +1,325 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The T5X parameter tree: its hyperparameters, names, shapes and first values.
+
+Everything that knows how T5X lays parameters out lives here, so that the
+network, the checkpoint reader and the error messages agree on one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+PyTree = Any
+Path = tuple[str, ...]
+
+NUM_BUCKETS = 32
+MAX_DISTANCE = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config:
+  """The fields of T5X's `network.T5Config`, hashable and without T5X.
+
+  `num_encoder_layers == 0` stands for T5X's decoder-only model
+  (`examples/decoder_only`), whose tree has no encoder and keeps the embedding
+  under `decoder`.
+
+  Attributes:
+    vocab_size: rows of the embedding (T5's checkpoints pad it to 32128).
+    dtype: activation dtype; logits are float32 whatever it is.
+    emb_dim: model width.
+    num_heads: attention heads.
+    num_encoder_layers: encoder depth, 0 for a decoder-only model.
+    num_decoder_layers: decoder depth.
+    head_dim: width of one head; `num_heads * head_dim` need not be `emb_dim`.
+    mlp_dim: feed-forward width.
+    mlp_activations: one name ('relu',) or several that are multiplied
+      ('gelu', 'linear').
+    logits_via_embedding: True where the embedding doubles as the logits layer
+      (T5 1.0), its output then scaled by `emb_dim ** -0.5`.
+    float32_attention_logits: compute attention logits in float32.
+  """
+
+  vocab_size: int
+  dtype: Any = 'float32'
+  emb_dim: int = 512
+  num_heads: int = 8
+  num_encoder_layers: int = 6
+  num_decoder_layers: int = 6
+  head_dim: int = 64
+  mlp_dim: int = 2048
+  mlp_activations: tuple[str, ...] = ('relu',)
+  logits_via_embedding: bool = False
+  float32_attention_logits: bool = False
+
+  def __post_init__(self):
+    object.__setattr__(self, 'dtype', jnp.dtype(self.dtype).name)
+    object.__setattr__(self, 'mlp_activations', tuple(self.mlp_activations))
+
+  @classmethod
+  def of(cls, config: Any) -> T5Config:
+    """Reads the fields of any T5X network config by name.
+
+    Args:
+      config: `t5x.examples.t5.network.T5Config`,
+        `t5x.examples.decoder_only.network.TransformerConfig` or an object with
+        the same fields.
+
+    Returns:
+      The same hyperparameters as a `T5Config`.
+    """
+    if isinstance(config, cls):
+      return config
+    names = {field.name for field in dataclasses.fields(cls)}
+    values = {n: getattr(config, n) for n in names if hasattr(config, n)}
+    if hasattr(config, 'num_layers'):
+      values['num_encoder_layers'] = 0
+      values['num_decoder_layers'] = config.num_layers
+    return cls(**values)
+
+  @property
+  def decoder_only(self) -> bool:
+    """Whether the model has no encoder."""
+    return self.num_encoder_layers == 0
+
+
+def embedding_path(config: T5Config) -> Path:
+  """Path of the token embedding in the tree."""
+  root = ('decoder',) if config.decoder_only else ()
+  return (*root, 'token_embedder', 'embedding')
+
+
+def mlp_inputs(config: T5Config) -> list[tuple[str, str]]:
+  """Name and activation of the feed-forward's input matrices.
+
+  Args:
+    config: the network's hyperparameters.
+
+  Returns:
+    [('wi', 'relu')] or [('wi_0', 'gelu'), ('wi_1', 'linear')], for example.
+  """
+  activations = config.mlp_activations
+  if len(activations) == 1:
+    return [('wi', activations[0])]
+  return [(f'wi_{i}', name) for i, name in enumerate(activations)]
+
+
+def _attention_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
+  joined = config.num_heads * config.head_dim
+  shapes = {
+      (name, 'kernel'): (config.emb_dim, joined)
+      for name in ('query', 'key', 'value')
+  }
+  shapes['out', 'kernel'] = (joined, config.emb_dim)
+  return shapes
+
+
+def _mlp_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
+  shapes = {
+      (name, 'kernel'): (config.emb_dim, config.mlp_dim)
+      for name, _ in mlp_inputs(config)
+  }
+  shapes['wo', 'kernel'] = (config.mlp_dim, config.emb_dim)
+  return shapes
+
+
+def _stack_shapes(
+    config: T5Config, stack: str, depth: int
+) -> dict[Path, tuple[int, ...]]:
+  attentions = ['self_attention'] if stack == 'decoder' else ['attention']
+  if stack == 'decoder' and not config.decoder_only:
+    attentions.append('encoder_decoder_attention')
+  norms = {
+      'attention': 'pre_attention_layer_norm',
+      'self_attention': 'pre_self_attention_layer_norm',
+      'encoder_decoder_attention': 'pre_cross_attention_layer_norm',
+  }
+  shapes: dict[Path, tuple[int, ...]] = {
+      (stack, 'relpos_bias', 'rel_embedding'): (config.num_heads, NUM_BUCKETS),
+      (stack, f'{stack}_norm', 'scale'): (config.emb_dim,),
+  }
+  for i in range(depth):
+    layer = (stack, f'layers_{i}')
+    for name in attentions:
+      shapes[(*layer, norms[name], 'scale')] = (config.emb_dim,)
+      for tail, shape in _attention_shapes(config).items():
+        shapes[(*layer, name, *tail)] = shape
+    shapes[(*layer, 'pre_mlp_layer_norm', 'scale')] = (config.emb_dim,)
+    for tail, shape in _mlp_shapes(config).items():
+      shapes[(*layer, 'mlp', *tail)] = shape
+  return shapes
+
+
+def param_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
+  """Shape of every parameter, by its path in the T5X tree.
+
+  Source: `examples/t5/network.py` and `examples/decoder_only/network.py`.
+
+  Args:
+    config: the network's hyperparameters.
+
+  Returns:
+    `{path: shape}`, for example
+    `{('decoder', 'logits_dense', 'kernel'): (512, 32128), ...}`.
+  """
+  shapes = {embedding_path(config): (config.vocab_size, config.emb_dim)}
+  if not config.decoder_only:
+    shapes |= _stack_shapes(config, 'encoder', config.num_encoder_layers)
+  shapes |= _stack_shapes(config, 'decoder', config.num_decoder_layers)
+  if not config.logits_via_embedding:
+    path = ('decoder', 'logits_dense', 'kernel')
+    shapes[path] = (config.emb_dim, config.vocab_size)
+  return shapes
+
+
+def flatten(tree: PyTree, prefix: Path = ()) -> dict[Path, Any]:
+  """Flattens nested mappings into `{path: leaf}`."""
+  if not isinstance(tree, Mapping):
+    return {prefix: tree}
+  flat = {}
+  for name, child in tree.items():
+    flat |= flatten(child, (*prefix, str(name)))
+  return flat
+
+
+def unflatten(flat: Mapping[Path, Any]) -> PyTree:
+  """The inverse of `flatten`."""
+  tree: dict[str, Any] = {}
+  for path, leaf in flat.items():
+    node = tree
+    for name in path[:-1]:
+      node = node.setdefault(name, {})
+    node[path[-1]] = leaf
+  return tree
+
+
+def check_params(params: PyTree, config: T5Config, model: str) -> None:
+  """Checks that a parameter tree is exactly the one the config describes.
+
+  Compares names both ways: a tree with MORE layers than its config decodes
+  without complaint and wrongly, so it is refused too.
+
+  Args:
+    params: parameter tree; leaves need only a `shape`.
+    config: the network's hyperparameters.
+    model: how to call the model in messages, 'target' or 'draft'.
+
+  Raises:
+    ValueError: naming the model and up to three offending paths.
+  """
+  expected = param_shapes(config)
+  found = {path: tuple(np.shape(x)) for path, x in flatten(params).items()}
+  wrong = [
+      f'{"/".join(path)}: config wants {shape}, found '
+      f'{found.get(path, "nothing")}'
+      for path, shape in expected.items()
+      if found.get(path) != shape
+  ]
+  wrong += [
+      f'{"/".join(path)}: not in the config, found {shape}'
+      for path, shape in found.items()
+      if path not in expected
+  ]
+  if wrong:
+    more = f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''
+    raise ValueError(
+        f'{model} params do not fit the {model} config: '
+        f'{"; ".join(wrong[:3])}{more}'
+    )
+
+
+def init_params(config: T5Config, key: jax.Array) -> PyTree:
+  """Draws a parameter tree with T5X's initializers.
+
+  Args:
+    config: the network's hyperparameters.
+    key: a JAX random key.
+
+  Returns:
+    Nested dict of float32 arrays.
+  """
+  initializers = jax.nn.initializers
+  attention = initializers.variance_scaling(1.0, 'fan_in', 'normal')
+  dense = initializers.variance_scaling(1.0, 'fan_in', 'truncated_normal')
+  relpos = initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
+  flat = {}
+  for i, (path, shape) in enumerate(param_shapes(config).items()):
+    leaf_key = jax.random.fold_in(key, i)
+    module, leaf = path[-2:]
+    if leaf == 'scale':
+      flat[path] = jnp.ones(shape, jnp.float32)
+    elif leaf == 'embedding':
+      flat[path] = jax.random.normal(leaf_key, shape, jnp.float32)
+    elif leaf == 'rel_embedding':
+      flat[path] = relpos(leaf_key, shape, jnp.float32)
+    elif module == 'query':
+      # T5 folds the attention scale 1/sqrt(head_dim) into this initializer.
+      scale = config.head_dim**-0.5
+      flat[path] = attention(leaf_key, shape, jnp.float32) * scale
+    elif module in ('key', 'value', 'out'):
+      flat[path] = attention(leaf_key, shape, jnp.float32)
+    else:
+      flat[path] = dense(leaf_key, shape, jnp.float32)
+  return unflatten(flat)
+
+
+def config_from_params(params: PyTree, *, dtype: Any = 'float32') -> T5Config:
+  """Reads the hyperparameters off a parameter tree.
+
+  A T5X checkpoint does not hold its gin, but its shapes determine every field
+  that decoding needs. Two matrices in the feed-forward's input mean T5 1.1's
+  ('gelu', 'linear'), one means T5 1.0's ('relu',).
+
+  Args:
+    params: parameter tree; leaves need only a `shape`.
+    dtype: activation dtype of the returned config.
+
+  Returns:
+    A config whose `param_shapes` are those of the tree.
+
+  Raises:
+    ValueError: if the tree is not that of a T5X T5 model.
+  """
+  flat = {path: tuple(np.shape(x)) for path, x in flatten(params).items()}
+
+  def depth(stack):
+    layers = {p[1] for p in flat if len(p) > 1 and p[0] == stack}
+    return sum(name.startswith('layers_') for name in layers)
+
+  mlp = ('decoder', 'layers_0', 'mlp')
+  gated = (*mlp, 'wi_0', 'kernel') in flat
+  decoder_only = not any(path[0] == 'encoder' for path in flat)
+  root = ('decoder',) if decoder_only else ()
+  try:
+    vocab_size, emb_dim = flat[(*root, 'token_embedder', 'embedding')]
+    num_heads = flat['decoder', 'relpos_bias', 'rel_embedding'][0]
+    attention = ('decoder', 'layers_0', 'self_attention')
+    joined = flat[(*attention, 'query', 'kernel')][1]
+    mlp_dim = flat[(*mlp, 'wo', 'kernel')][0]
+  except (KeyError, IndexError, ValueError) as error:
+    names = ', '.join('/'.join(path) for path in list(flat)[:3])
+    raise ValueError(
+        f'not the parameter tree of a T5X T5 model: no {error}; it starts with '
+        f'{names}'
+    ) from None
+  config = T5Config(
+      vocab_size=vocab_size,
+      dtype=dtype,
+      emb_dim=emb_dim,
+      num_heads=num_heads,
+      num_encoder_layers=depth('encoder'),
+      num_decoder_layers=depth('decoder'),
+      head_dim=joined // num_heads,
+      mlp_dim=mlp_dim,
+      mlp_activations=('gelu', 'linear') if gated else ('relu',),
+      logits_via_embedding=('decoder', 'logits_dense', 'kernel') not in flat,
+  )
+  check_params(params, config, 'checkpoint')
+  return config

@@ -1,0 +1,197 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From logits to the law that is really drawn from, and the keys to draw with.
+
+Section 2.2 of the paper: argmax, top-k, nucleus and temperature are all cast
+into sampling from an adjusted law, and the SAME adjustment must shape p and q.
+Semantics are those of `t5x.decoding.temperature_sample`: temperature first,
+then top-k or top-p; ties at a cutoff are all kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import enum
+
+from flax import struct
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+# At or under this temperature T5X takes the argmax.
+MIN_TEMPERATURE = 1e-4
+# What T5X writes over a filtered logit; exp of it is an exact float32 zero.
+_FILTERED = -1e7
+
+
+class Method(struct.PyTreeNode):
+  """How the next token is drawn; every field is traced.
+
+  Attributes:
+    temperature: float32[rows]; at or under 1e-4 the row is greedy.
+    topk: int32[], 0 for no cutoff.
+    topp: float32[], 0 for no cutoff.
+  """
+
+  temperature: jax.Array
+  topk: jax.Array
+  topp: jax.Array
+
+  @property
+  def greedy(self) -> jax.Array:
+    """Which rows take the argmax, bool[rows]."""
+    return self.temperature <= MIN_TEMPERATURE
+
+
+class Purpose(enum.IntEnum):
+  """What a draw is for: no two of a round share a key."""
+
+  DRAFT = 0
+  ACCEPT = 1
+  NEXT = 2
+
+
+def row_keys(rng: jax.Array, rows: int) -> jax.Array:
+  """One typed key per row, folded from the row's index.
+
+  Args:
+    rng: a key, typed or of the raw `PRNGKey` kind.
+    rows: number of rows.
+
+  Returns:
+    key[rows].
+  """
+  return fold_rows(jnp.broadcast_to(typed(rng), [rows]), jnp.arange(rows))
+
+
+def typed(keys: jax.Array) -> jax.Array:
+  """Typed keys from typed or raw (uint32[..., 2]) ones."""
+  if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+    return keys
+  return jax.random.wrap_key_data(keys)
+
+
+def fold_rows(keys: jax.Array, data: jax.Array | int) -> jax.Array:
+  """Folds an integer, or one per row, into key[rows]."""
+  data = jnp.broadcast_to(jnp.asarray(data), keys.shape)
+  return jax.vmap(jax.random.fold_in)(keys, data)
+
+
+def _ordered_bits(x: jax.Array) -> jax.Array:
+  """uint32 that sort as the float32 they come from."""
+  bits = lax.bitcast_convert_type(x, jnp.uint32)
+  negative = bits >> 31 == 1
+  return jnp.where(negative, ~bits, bits | jnp.uint32(1 << 31))
+
+
+def _largest(
+    holds: Callable[[jax.Array], jax.Array], shape: tuple[int, ...]
+) -> jax.Array:
+  """Largest uint32 for which `holds`, bit by bit from the top.
+
+  Args:
+    holds: a predicate on uint32[shape] that, once false, stays false for all
+      larger values.
+    shape: of the search.
+
+  Returns:
+    uint32[shape], 0 where it never holds.
+  """
+
+  def add_bit(i, found):
+    candidate = found | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
+    return jnp.where(holds(candidate), candidate, found)
+
+  return lax.fori_loop(0, 32, add_bit, jnp.zeros(shape, jnp.uint32))
+
+
+def _keep_topk(logits: jax.Array, topk: jax.Array) -> jax.Array:
+  """Filters all but the k largest and their ties, without a sort."""
+  bits = _ordered_bits(logits)
+
+  def holds(cutoff):
+    return jnp.sum(bits >= cutoff[..., None], axis=-1) >= topk
+
+  cutoff = _largest(holds, logits.shape[:-1])
+  return jnp.where(bits >= cutoff[..., None], logits, _FILTERED)
+
+
+def _keep_topp(logits: jax.Array, topp: jax.Array) -> jax.Array:
+  """Filters all but the fewest likely tokens of total mass at least topp."""
+  probs = jax.nn.softmax(logits)
+  bits = _ordered_bits(probs)
+
+  def holds(cutoff):
+    kept = jnp.where(bits >= cutoff[..., None], probs, 0.0)
+    return jnp.sum(kept, axis=-1) >= topp
+
+  cutoff = _largest(holds, logits.shape[:-1])
+  return jnp.where(bits >= cutoff[..., None], logits, _FILTERED)
+
+
+def law(logits: jax.Array, method: Method) -> jax.Array:
+  """The law that tokens are drawn from: the paper's p, or q.
+
+  Args:
+    logits: float32[rows, ..., vocab], as the model gives them.
+    method: temperature, top-k, top-p.
+
+  Returns:
+    float32[rows, ..., vocab] probabilities; one-hot at the argmax in greedy
+    rows.
+  """
+  rows = (-1,) + (1,) * (logits.ndim - 1)
+  temperature = jnp.maximum(method.temperature, MIN_TEMPERATURE).reshape(rows)
+  logits = logits.astype(jnp.float32)
+  scaled = logits / temperature
+  scaled = lax.cond(
+      method.topk > 0, _keep_topk, lambda x, _: x, scaled, method.topk
+  )
+  scaled = lax.cond(
+      method.topp > 0, _keep_topp, lambda x, _: x, scaled, method.topp
+  )
+  one_hot = jax.nn.one_hot(jnp.argmax(logits, -1), logits.shape[-1])
+  return jnp.where(method.greedy.reshape(rows), one_hot, jax.nn.softmax(scaled))
+
+
+def draw(keys: jax.Array, probs: jax.Array) -> jax.Array:
+  """Draws one token per row.
+
+  Args:
+    keys: key[rows].
+    probs: float32[rows, vocab], not necessarily summing to 1; a zero is never
+      drawn.
+
+  Returns:
+    int32[rows].
+  """
+  tokens = jax.vmap(jax.random.categorical)(keys, jnp.log(probs))
+  return tokens.astype(jnp.int32)
+
+
+def choose(
+    logits: jax.Array, method: Method, keys: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+  """Draws one token per row and returns the very law it was drawn from.
+
+  When every row is greedy this is an argmax: no softmax, no random numbers.
+
+  Args:
+    logits: float32[rows, vocab].
+    method: temperature, top-k, top-p.
+    keys: key[rows].
+
+  Returns:
+    int32[rows] tokens and float32[rows, vocab] their law; zeros where all rows
+    are greedy, since nobody asks for it then.
+  """
+
+  def greedy():
+    tokens = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    return tokens, jnp.zeros(logits.shape, jnp.float32)
+
+  def sampled():
+    probs = law(logits, method)
+    return draw(keys, probs), probs
+
+  return lax.cond(jnp.all(method.greedy), greedy, sampled)

@@ -1,0 +1,186 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bad arguments are refused here: by name, with their value, before compiling.
+
+Values are checked where they are known. Under `jit` (the T5X model) arrays are
+tracers and only their shapes are.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from t5x_specdec.drafts import Draft
+from t5x_specdec.network import BlockDecoder
+from t5x_specdec.parameters import PyTree
+
+
+def _known(x: Any) -> np.ndarray | None:
+  """The value of x on the host, None where it is traced or elsewhere."""
+  if isinstance(x, jax.core.Tracer):
+    return None
+  if isinstance(x, jax.Array) and not x.is_fully_addressable:
+    return None
+  return np.asarray(x)
+
+
+def _check_integer(name: str, value: Any, least: int) -> None:
+  integral = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+  if not integral or value < least:
+    raise ValueError(f'{name} must be an integer >= {least}, got {value!r}')
+
+
+def _check_ids(name: str, ids: Any, vocab_size: int) -> None:
+  """Checks shape and dtype of int[batch, length] ids and, if known, values."""
+  shape = np.shape(ids)
+  if len(shape) != 2:
+    raise ValueError(f'{name} must be int32[batch, length], got shape {shape}')
+  if shape[0] == 0:
+    raise ValueError(f'{name} must not be an empty batch, got shape {shape}')
+  if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
+    raise ValueError(
+        f'{name} must be integers, got dtype {jnp.result_type(ids)}'
+    )
+  known = _known(ids)
+  if known is None or not known.size:
+    return
+  for worst in (known.min(), known.max()):
+    if not 0 <= worst < vocab_size:
+      raise ValueError(
+          f'{name} must hold ids in [0, {vocab_size}), the vocabulary of the '
+          f'target; got {worst}'
+      )
+
+
+def check_draft(
+    target: BlockDecoder, draft: Draft, draft_params: PyTree, gamma: int
+) -> None:
+  """Checks that the draft can serve the target.
+
+  Args:
+    target: the target model.
+    draft: the source of drafts.
+    draft_params: its parameters.
+    gamma: drafts per round.
+
+  Raises:
+    ValueError: gamma below 1, vocabularies of different size, or parameters
+      that do not fit the draft (names the path).
+  """
+  _check_integer('gamma', gamma, 1)
+  size = draft.vocab_size
+  if size is not None and size != target.vocab_size:
+    raise ValueError(
+        'target and draft must share one vocabulary: vocab_size of the target '
+        f'is {target.vocab_size}, of the draft {size}'
+    )
+  draft.check(draft_params)
+
+
+def check_text(
+    target: BlockDecoder, inputs: Any, prompts: Any, max_decode_len: int
+) -> int:
+  """Checks encoder inputs and prompts.
+
+  Args:
+    target: the target model.
+    inputs: int[batch, S] or None.
+    prompts: int[batch, P] or None.
+    max_decode_len: length of the text.
+
+  Returns:
+    The batch size.
+
+  Raises:
+    ValueError: naming the argument and its value.
+  """
+  _check_integer('max_decode_len', max_decode_len, 1)
+  text = prompts if inputs is None else inputs
+  if text is None:
+    raise ValueError('inputs and prompts are both None: one must give a batch')
+  if inputs is not None:
+    _check_ids('inputs', inputs, target.vocab_size)
+    if np.shape(inputs)[1] == 0:
+      raise ValueError(
+          'inputs must have at least one column, got shape '
+          f'{np.shape(inputs)}'
+      )
+  if prompts is not None:
+    _check_ids('prompts', prompts, target.vocab_size)
+    if np.shape(prompts)[1] > max_decode_len:
+      raise ValueError(
+          f'prompts of length {np.shape(prompts)[1]} do not fit '
+          f'max_decode_len={max_decode_len}'
+      )
+    if inputs is not None and np.shape(prompts)[0] != np.shape(inputs)[0]:
+      raise ValueError(
+          f'prompts {np.shape(prompts)} and inputs {np.shape(inputs)} must '
+          'have the same batch'
+      )
+  return text.shape[0]
+
+
+def check_lengths(
+    max_decode_len: int, max_decode_steps: Any, num_decodes: int
+) -> None:
+  """Checks how much is to be decoded; raises ValueError."""
+  _check_integer('num_decodes', num_decodes, 1)
+  if max_decode_steps is None:
+    return
+  steps = _known(max_decode_steps)
+  if steps is None:
+    return
+  if not np.issubdtype(steps.dtype, np.integer) or steps.min() < 1:
+    raise ValueError(
+        f'max_decode_steps must be integers >= 1, got {max_decode_steps!r}'
+    )
+  if steps.max() > max_decode_len:
+    raise ValueError(
+        f'max_decode_steps={max_decode_steps!r} is more than '
+        f'max_decode_len={max_decode_len}: cannot decode more steps than the '
+        'sequence length'
+    )
+
+
+def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
+  """Checks the sampling method; raises ValueError as T5X does and more."""
+  shape = np.shape(temperature)
+  if shape not in ((), (batch,)):
+    raise ValueError(
+        f'temperature must be a scalar or float[{batch}], one per input; got '
+        f'shape {shape}'
+    )
+  known = _known(temperature)
+  if known is not None and not np.all(known >= 0):
+    raise ValueError(f'temperature must be >= 0, got {temperature!r}')
+  topk, topp = _known(topk), _known(topp)
+  if topk is not None:
+    if not np.issubdtype(topk.dtype, np.integer) or topk.ndim or topk < 0:
+      raise ValueError(f'topk must be an integer >= 0, got {topk!r}')
+  if topp is not None and (topp.ndim or not 0 <= topp <= 1):
+    raise ValueError(f'topp must be a number in [0, 1], got {topp!r}')
+  if topk and topp:
+    raise ValueError(
+        'At most one of `topp` or `topk` may be non-zero, got '
+        f'topk={topk} and topp={topp}'
+    )
+
+
+def check_keys(rng: Any, row_keys: Any, batch: int) -> None:
+  """Checks the random keys; raises ValueError."""
+  if row_keys is None:
+    return
+  if rng is not None:
+    raise ValueError('give rng or row_keys, not both')
+  typed = jnp.issubdtype(row_keys.dtype, jax.dtypes.prng_key)
+  rows = row_keys.shape if typed else row_keys.shape[:-1]
+  if rows != (batch,):
+    raise ValueError(
+        f'row_keys must be key[{batch}], one per input; got shape '
+        f'{row_keys.shape}'
+    )

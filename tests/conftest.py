@@ -1,0 +1,100 @@
+"""What every test shares: the environment, and tests that need T5X.
+
+T5X, airio and jestimator are on GitHub only, so a test that needs them carries
+`@pytest.mark.t5x` (or its file `pytestmark = pytest.mark.t5x`) and imports T5X
+inside its functions or fixtures, never at the top of its file. Where one of the
+three is missing these tests are skipped, and one line at the end counts them.
+
+`T5X_CHECKOUTS` names checkouts of the three that lie on disk, or one folder
+that holds them, separated by `os.pathsep`. Whoever sets it wants these tests to
+run, so with it a package that is missing is an error and not a skip.
+"""
+
+from collections.abc import Iterator
+import importlib.util
+import os
+import pathlib
+import sys
+
+import pytest
+
+# Processes share a CPU but not an accelerator, and expected values are float32
+# on a CPU. JAX reads this when it is first imported; set it to run elsewhere.
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+
+_T5X_PACKAGES = ('t5x', 'airio', 'jestimator')
+_MISSING = pytest.StashKey[list[str]]()
+_SKIP = 'needs T5X: '
+
+
+def _folders(checkouts: str) -> Iterator[str]:
+  """Yields what to put on the path for a value of T5X_CHECKOUTS."""
+  for entry in filter(None, checkouts.split(os.pathsep)):
+    folder = pathlib.Path(entry).expanduser().resolve()
+    found = [
+        str(candidate)
+        for candidate in (folder, *(folder / name for name in _T5X_PACKAGES))
+        if any(
+            (candidate / name / '__init__.py').is_file()
+            for name in _T5X_PACKAGES
+        )
+    ]
+    if not found:
+      raise pytest.UsageError(
+          f'T5X_CHECKOUTS names {entry!r}, which neither is nor holds a'
+          f' checkout of {", ".join(_T5X_PACKAGES)}.'
+      )
+    yield from found
+
+
+def _put_on_path(folders: list[str]) -> None:
+  """Puts folders first on this process's path and on its children's."""
+  inherited = os.environ.get('PYTHONPATH', '').split(os.pathsep)
+  rest = [path for path in inherited if path and path not in folders]
+  os.environ['PYTHONPATH'] = os.pathsep.join([*folders, *rest])
+  sys.path[:] = [*folders, *(p for p in sys.path if p not in folders)]
+
+
+def _is_missing(package: str) -> bool:
+  spec = importlib.util.find_spec(package)
+  # A folder that happens to have the name is a package without a file.
+  return spec is None or spec.origin is None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+  checkouts = os.environ.get('T5X_CHECKOUTS', '')
+  folders = list(_folders(checkouts))
+  if folders:
+    _put_on_path(folders)
+  missing = [name for name in _T5X_PACKAGES if _is_missing(name)]
+  if folders and missing:
+    raise pytest.UsageError(
+        f'T5X_CHECKOUTS={checkouts!r} lacks a checkout of {", ".join(missing)}.'
+    )
+  config.stash[_MISSING] = missing
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+  missing = config.stash[_MISSING]
+  if not missing:
+    return
+  reason = f'{_SKIP}{", ".join(missing)} cannot be imported'
+  for item in items:
+    if item.get_closest_marker('t5x'):
+      item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> None:
+  skipped = terminalreporter.stats.get('skipped', [])
+  reasons = [str(report.longrepr).partition(_SKIP)[2] for report in skipped]
+  reasons = [reason.rstrip("')") for reason in reasons if reason]
+  if reasons:
+    tests = 'test needs' if len(reasons) == 1 else 'tests need'
+    terminalreporter.write_line(
+        f'{len(reasons)} {tests} T5X, skipped: {reasons[0]} (see "Tests with'
+        ' T5X" in README.md).'
+    )

@@ -1,0 +1,215 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The joint law of whole outputs is the target's, exactly.
+
+And the test can fail: each fault that others shipped is planted in turn, and
+must be found.
+"""
+
+import jax
+import jax.numpy as jnp
+import laws
+import numpy as np
+import pytest
+
+from t5x_specdec import acceptance
+from t5x_specdec import loop
+from t5x_specdec import sampling
+from t5x_specdec.testing import toys
+
+METHODS = {
+    'plain': {'temperature': 1.0, 'topk': 0},
+    'cold': {'temperature': 0.6, 'topk': 0},
+    'hot': {'temperature': 1.7, 'topk': 0},
+    'topk': {'temperature': 1.0, 'topk': 2},
+    'cold_topk': {'temperature': 0.7, 'topk': 3},
+    'topp': {'temperature': 1.0, 'topk': 0, 'topp': 0.6},
+    'cold_topp': {'temperature': 0.8, 'topk': 0, 'topp': 0.85},
+    'greedy': {'temperature': 0.0, 'topk': 0},
+}
+
+
+def exact(tables, prompt=(), length=laws.LENGTH, **method):
+  """The exact law of outputs of the toy target."""
+  law = toys.exact_law(tables[0][0], **method)
+  return toys.enumerate_outputs(law, length, prompt=prompt)
+
+
+@pytest.mark.parametrize('gamma', [1, 2, 3, 5])
+@pytest.mark.parametrize('name', METHODS)
+def test_soft_drafts(name, gamma):
+  tables = laws.toy_tables()
+  outputs = laws.sample(tables, gamma=gamma, **METHODS[name])
+  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
+  assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
+
+
+@pytest.mark.parametrize('gamma', [1, 3])
+@pytest.mark.parametrize('name', ['plain', 'cold_topk', 'topp', 'greedy'])
+def test_one_hot_drafts_of_ragged_length(name, gamma):
+  tables = laws.toy_tables(1)
+  outputs = laws.sample(
+      tables, gamma=gamma, draft=laws.OneHotDraft(), **METHODS[name]
+  )
+  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
+  assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
+
+
+def test_draft_equal_to_target():
+  tables = (laws.toy_tables(2)[0],) * 2
+  outputs = laws.sample(tables, gamma=3, **METHODS['plain'])
+  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS['plain']))
+  assert p_value > laws.FALSE_ALARM, (p_value, distance)
+
+
+def test_draft_without_overlap():
+  target, _ = laws.toy_tables(3)
+  draft = -8.0 * target
+  outputs = laws.sample((target, draft), gamma=2, **METHODS['plain'])
+  p_value, distance = laws.p_value(
+      outputs, exact((target,), **METHODS['plain'])
+  )
+  assert p_value > laws.FALSE_ALARM, (p_value, distance)
+
+
+def test_temperature_of_each_row():
+  """Greedy, cold and hot rows in one batch each keep their own law."""
+  tables = laws.toy_tables(4)
+  temperatures = [0.0, 0.6, 1.7]
+  samples = 3 * laws.SAMPLES
+  outputs = laws.sample(
+      tables,
+      gamma=3,
+      samples=samples,
+      temperature=np.resize(np.float32(temperatures), samples),
+      topk=0,
+  )
+  for i, temperature in enumerate(temperatures):
+    law = exact(tables, temperature=temperature)
+    p_value, distance = laws.p_value(outputs[i::3], law)
+    assert p_value > laws.FALSE_ALARM, (temperature, p_value, distance)
+
+
+def test_prompt():
+  tables = laws.toy_tables(5)
+  prompt = (3, 2)
+  outputs = laws.sample(
+      tables, gamma=3, length=5, prompt=prompt, **METHODS['plain']
+  )
+  law = exact(tables, prompt=prompt, length=5, **METHODS['plain'])
+  p_value, distance = laws.p_value(outputs, law)
+  assert p_value > laws.FALSE_ALARM, (p_value, distance)
+
+
+def test_prompt_with_a_gap():
+  """A free token between forced ones is drawn from p, not from a posterior."""
+  tables = laws.toy_tables(6)
+  prompt = (3, 0, 4)
+  outputs = laws.sample(
+      tables, gamma=3, length=4, prompt=prompt, **METHODS['plain']
+  )
+  p = toys.exact_law(tables[0][0], 1.0)
+  law = {}
+  for gap in range(laws.VOCAB):
+    if gap == 1:  # EOS ends the row
+      law[3, 1, 0, 0] = p[0, 3, 1]
+      continue
+    for last in range(laws.VOCAB):
+      law[3, gap, 4, last] = p[0, 3, gap] * p[gap, 4, last]
+  p_value, distance = laws.p_value(outputs, law)
+  assert p_value > laws.FALSE_ALARM, (p_value, distance)
+
+
+def plant_greedy_proposals_with_soft_q(monkeypatch):
+  def choose(logits, method, keys):
+    return jnp.argmax(logits, -1).astype(jnp.int32), sampling.law(
+        logits, method
+    )
+
+  monkeypatch.setattr(sampling, 'choose', choose)
+
+
+def plant_residual_from_p(monkeypatch):
+  monkeypatch.setattr(acceptance, 'residual', lambda p, q: p)
+
+
+def plant_filter_on_target_only(monkeypatch):
+  """Drafts are filtered, but q in the ratio is not."""
+  choose = sampling.choose
+
+  def unfiltered(logits, method, keys):
+    token, _ = choose(logits, method, keys)
+    plain = method.replace(topk=jnp.int32(0), topp=jnp.float32(0))
+    return token, sampling.law(logits, plain)
+
+  monkeypatch.setattr(sampling, 'choose', unfiltered)
+
+
+def plant_filter_on_draft_only(monkeypatch):
+  verify = loop._verify
+
+  def unfiltered(logits, proposal, method, keys, rescale):
+    plain = method.replace(topk=jnp.int32(0), topp=jnp.float32(0))
+    return verify(logits, proposal, plain, keys, rescale)
+
+  monkeypatch.setattr(loop, '_verify', unfiltered)
+
+
+def plant_one_key_for_all(monkeypatch):
+  """Draft, acceptance and residual draws share the round's key."""
+  monkeypatch.setattr(sampling, 'fold_rows', lambda keys, data: keys)
+
+
+def plant_draft_noise_again_in_the_residual(monkeypatch):
+  fold_rows = sampling.fold_rows
+
+  def reuse(keys, data):
+    if data is sampling.Purpose.NEXT:
+      return fold_rows(fold_rows(keys, sampling.Purpose.DRAFT), 0)
+    return fold_rows(keys, data)
+
+  monkeypatch.setattr(sampling, 'fold_rows', reuse)
+
+
+def plant_next_row_of_p(monkeypatch):
+  verify = loop._verify
+
+  def shifted(logits, *args):
+    return verify(jnp.roll(logits, -1, axis=1), *args)
+
+  monkeypatch.setattr(loop, '_verify', shifted)
+
+
+def plant_accept_without_u(monkeypatch):
+  monkeypatch.setattr(
+      jax.random, 'uniform', lambda key, shape: jnp.full(shape, 0.5)
+  )
+
+
+@pytest.fixture
+def compile_anew():
+  jax.clear_caches()
+  yield
+  jax.clear_caches()
+
+
+@pytest.mark.parametrize(
+    'plant, name',
+    [
+        (plant_greedy_proposals_with_soft_q, 'plain'),
+        (plant_residual_from_p, 'plain'),
+        (plant_filter_on_target_only, 'topk'),
+        (plant_filter_on_target_only, 'topp'),
+        (plant_filter_on_draft_only, 'topk'),
+        (plant_one_key_for_all, 'plain'),
+        (plant_draft_noise_again_in_the_residual, 'plain'),
+        (plant_next_row_of_p, 'plain'),
+        (plant_accept_without_u, 'plain'),
+    ],
+)
+def test_planted_fault_is_found(plant, name, monkeypatch, compile_anew):
+  tables = laws.toy_tables()
+  plant(monkeypatch)
+  outputs = laws.sample(tables, gamma=3, **METHODS[name])
+  p_value, _ = laws.p_value(outputs, exact(tables, **METHODS[name]))
+  assert p_value < laws.DETECTED

@@ -1,0 +1,134 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of whole outputs of a toy pair, held against their exact law."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+import t5x_specdec
+from t5x_specdec.drafts import Proposal
+from t5x_specdec.testing import toys
+
+VOCAB = 5
+LENGTH = 4
+SAMPLES = 200_000
+# A run of the whole law suite makes fewer than 100 tests, so it cries wolf on a
+# correct decoder once in 10,000 choices of seeds. The seeds are fixed.
+FALSE_ALARM = 1e-6
+# What a broken decoder must fall under; the planted faults do by far.
+DETECTED = 1e-9
+
+
+def toy_tables(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+  """Logits of a target and of a draft that half agrees with it.
+
+  Returns:
+    Two float32[1, vocab, vocab, vocab].
+  """
+  rng = np.random.default_rng(seed)
+  shape = (1, VOCAB, VOCAB, VOCAB)
+  target = rng.normal(0.0, 1.5, shape).astype(np.float32)
+  draft = 0.5 * target + rng.normal(0.0, 1.2, shape).astype(np.float32)
+  return target, draft.astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneHotDraft:
+  """Certain of its token: the id after the last one, modulo the vocabulary."""
+
+  vocab_size: int = VOCAB
+
+  def check(self, params):
+    """Nothing to check."""
+
+  def prepare(self, params):
+    """Nothing to prepare."""
+    return params
+
+  def init(self, params, inputs, prompt, max_len):
+    """No state."""
+    return ()
+
+  def propose(self, params, state, tokens, positions, method, gamma, keys):
+    """Counts up from the last token; row 1 of 3 drafts one token fewer."""
+    last = jnp.take_along_axis(tokens, positions[:, None], axis=1)
+    drafts = (last + 1 + jnp.arange(gamma)) % self.vocab_size
+    rows = jnp.arange(tokens.shape[0])
+    lengths = gamma - (rows % 3 == 1).astype(jnp.int32)
+    return Proposal(drafts.astype(jnp.int32), lengths, None), state
+
+
+def sample(
+    tables: tuple[np.ndarray, np.ndarray],
+    *,
+    gamma: int,
+    draft=None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    length: int = LENGTH,
+    prompt: tuple[int, ...] | None = None,
+    **method,
+) -> np.ndarray:
+  """Speculatively decodes many rows of the toy pair at once.
+
+  Returns:
+    int[samples, length].
+  """
+  decoder = toys.TableDecoder(VOCAB)
+  prompts = None
+  if prompt is not None:
+    prompts = np.tile(np.asarray(prompt, np.int32), (samples, 1))
+  result = t5x_specdec.speculative_decode(
+      decoder,
+      decoder if draft is None else draft,
+      {'table': tables[0]},
+      {'table': tables[1]},
+      np.zeros([samples, 1], np.int32),
+      gamma=gamma,
+      max_decode_len=length,
+      prompts=prompts,
+      rng=jax.random.key(seed),
+      **method,
+  )
+  return np.asarray(result.tokens[:, 0])
+
+
+def p_value(
+    outputs: np.ndarray, law: dict[tuple[int, ...], float]
+) -> tuple[float, float]:
+  """Chi-square test of whole outputs against their exact law.
+
+  Args:
+    outputs: int[samples, length].
+    law: {output: probability}.
+
+  Returns:
+    The p value (0.0 if an output appears that has no probability) and the total
+    variation distance between frequencies and law.
+  """
+  texts, counts = np.unique(outputs, axis=0, return_counts=True)
+  observed = {
+      tuple(int(t) for t in text): int(count)
+      for text, count in zip(texts, counts)
+  }
+  samples = len(outputs)
+  if any(text not in law for text in observed):
+    return 0.0, 1.0
+  names = sorted(law, key=lambda text: law[text])
+  expected = np.array([law[text] * samples for text in names])
+  found = np.array([observed.get(text, 0) for text in names], np.float64)
+  distance = 0.5 * np.abs(found - expected).sum() / samples
+  # Pool the rarest outputs until the pool is large enough for the test.
+  pooled = int(np.searchsorted(np.cumsum(expected), 10.0)) + 1
+  expected = np.append(expected[pooled:], expected[:pooled].sum())
+  found = np.append(found[pooled:], found[:pooled].sum())
+  if len(found) == 1:
+    return 1.0, distance
+  expected *= found.sum() / expected.sum()
+  return float(stats.chisquare(found, expected).pvalue), distance
