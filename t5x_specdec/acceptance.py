@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps 3 and 4 of Algorithm 1: which drafts stand, and what follows them.
 
-Pure functions of the two laws, the drafts and one key per row. The law of what
+Pure functions of the two laws, the drafts and keys per row. The law of what
 they emit is the target's, whatever q is (Appendix A.1), as long as q is the law
 the drafts were drawn from.
 """
@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from t5x_specdec import sampling
-from t5x_specdec.sampling import Purpose
 
 
 class Verdict(struct.PyTreeNode):
@@ -82,7 +81,8 @@ def accept(
     q: jax.Array | None,
     drafts: jax.Array,
     lengths: jax.Array,
-    keys: jax.Array,
+    accept_keys: jax.Array,
+    next_keys: jax.Array,
 ) -> Verdict:
   """Algorithm 1, steps 3 and 4.
 
@@ -96,7 +96,8 @@ def accept(
       finite rejects its draft and counts as q = 0.
     drafts: int32[rows, gamma].
     lengths: int32[rows], how many drafts of each row are real.
-    keys: key[rows], one per row and round.
+    accept_keys: key[rows], for the uniform numbers u.
+    next_keys: key[rows], for the token after the drafts that stand.
 
   Returns:
     The verdict; `next_token` is drawn from norm(max(0, p - q)) at the first
@@ -108,9 +109,7 @@ def accept(
     q = jax.nn.one_hot(drafts, vocab)
   usable = jnp.all(jnp.isfinite(q), axis=-1)
   q = jnp.where(usable[..., None], q, 0.0)
-  u = jax.vmap(lambda key: jax.random.uniform(key, [gamma]))(
-      sampling.fold_rows(keys, Purpose.ACCEPT)
-  )
+  u = jax.vmap(lambda key: jax.random.uniform(key, [gamma]))(accept_keys)
   px, qx = (
       jnp.take_along_axis(law, drafts[..., None], axis=-1)[..., 0]
       for law in (p[:, :gamma], q)
@@ -125,6 +124,6 @@ def accept(
   q_next = jnp.take_along_axis(q_padded, at, axis=1)[:, 0]
   rejected = (accepted < lengths)[:, None]
   weights = jnp.where(rejected, residual(p_next, q_next), p_next)
-  next_token = sampling.draw(sampling.fold_rows(keys, Purpose.NEXT), weights)
+  next_token = sampling.draw(next_keys, weights)
   overlap = jnp.sum(jnp.minimum(p[:, :gamma], q), axis=-1)
   return Verdict(accepted, next_token, jnp.nan_to_num(overlap))

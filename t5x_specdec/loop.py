@@ -83,7 +83,8 @@ def _verify(
     logits: jax.Array,
     proposal: Proposal,
     method: Method,
-    keys: jax.Array,
+    accept_keys: jax.Array,
+    next_keys: jax.Array,
     rescale_log_probs: bool,
 ) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
   """Judges the drafts by the target's logits.
@@ -92,7 +93,8 @@ def _verify(
     logits: float32[rows, gamma + 1, vocab].
     proposal: the drafts.
     method: temperature, top-k, top-p.
-    keys: key[rows], of this round.
+    accept_keys: key[rows], for the acceptance.
+    next_keys: key[rows], for the token after the drafts that stand.
     rescale_log_probs: whether scores include the sampling method.
 
   Returns:
@@ -123,7 +125,12 @@ def _verify(
   def sampled():
     p = sampling.law(logits, method)
     verdict = acceptance.accept(
-        p, proposal.q, proposal.tokens, proposal.lengths, keys
+        p,
+        proposal.q,
+        proposal.tokens,
+        proposal.lengths,
+        accept_keys,
+        next_keys,
     )
     tokens = emit(verdict)
     return verdict, tokens, _score(
@@ -208,8 +215,9 @@ def run_round(
 ) -> LoopState:
   """One round of Algorithm 1 for every row that has not ended."""
   positions = state.lengths
-  # Unique to row and round: a row's position grows with every round.
-  keys = sampling.fold_rows(request.keys, positions)
+  draft_keys, accept_keys, next_keys = sampling.round_keys(
+      request.keys, positions, gamma
+  )
   with jax.named_scope('draft'):
     proposal, draft_state = draft.propose(
         draft_params,
@@ -218,7 +226,7 @@ def run_round(
         positions,
         request.method,
         gamma,
-        keys,
+        draft_keys,
     )
     room = _free_drafts(state, request, gamma)
     proposal = proposal.replace(lengths=jnp.minimum(proposal.lengths, room))
@@ -230,7 +238,12 @@ def run_round(
     )
   with jax.named_scope('accept'):
     verdict, emitted, scores = _verify(
-        logits, proposal, request.method, keys, rescale_log_probs
+        logits,
+        proposal,
+        request.method,
+        accept_keys,
+        next_keys,
+        rescale_log_probs,
     )
     live = ~state.ended
     state, count, forced = _commit(state, request, verdict, emitted, scores)

@@ -49,6 +49,11 @@ class BlockDecoder(Protocol):
     """Number of ids that `decode_block` scores."""
     ...
 
+  @property
+  def has_encoder(self) -> bool | None:
+    """Whether `init` needs inputs; None if it does not mind."""
+    ...
+
   def check(self, params: PyTree, model: str) -> None:
     """Raises ValueError where `params` do not fit; `model` names them."""
     ...
@@ -160,6 +165,11 @@ class T5:
   def vocab_size(self) -> int:
     """Rows of the embedding, padding of the vocabulary included."""
     return self.config.vocab_size
+
+  @property
+  def has_encoder(self) -> bool:
+    """False for T5X's decoder-only model."""
+    return not self.config.decoder_only
 
   def check(self, params: PyTree, model: str) -> None:
     """Raises ValueError where `params` do not fit the config."""

@@ -11,7 +11,6 @@ then top-k or top-p; ties at a cutoff are all kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-import enum
 
 from flax import struct
 import jax
@@ -30,7 +29,7 @@ class Method(struct.PyTreeNode):
   Attributes:
     temperature: float32[rows]; at or under 1e-4 the row is greedy.
     topk: int32[], 0 for no cutoff.
-    topp: float32[], 0 for no cutoff.
+    topp: float32[], 0 for no cutoff; not looked at where topk is set.
   """
 
   temperature: jax.Array
@@ -41,14 +40,6 @@ class Method(struct.PyTreeNode):
   def greedy(self) -> jax.Array:
     """Which rows take the argmax, bool[rows]."""
     return self.temperature <= MIN_TEMPERATURE
-
-
-class Purpose(enum.IntEnum):
-  """What a draw is for: no two of a round share a key."""
-
-  DRAFT = 0
-  ACCEPT = 1
-  NEXT = 2
 
 
 def row_keys(rng: jax.Array, rows: int) -> jax.Array:
@@ -62,6 +53,29 @@ def row_keys(rng: jax.Array, rows: int) -> jax.Array:
     key[rows].
   """
   return fold_rows(jnp.broadcast_to(typed(rng), [rows]), jnp.arange(rows))
+
+
+def round_keys(
+    keys: jax.Array, positions: jax.Array, gamma: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """All keys of a round; no two draws share one.
+
+  A row's position grows with every round, so nothing that a rejected draft was
+  drawn with is ever used again: what is known of it must not bias its redraw.
+
+  Args:
+    keys: key[rows].
+    positions: int32[rows], where each row stands.
+    gamma: drafts per round.
+
+  Returns:
+    key[rows, gamma] for the drafts, key[rows] for acceptance and key[rows] for
+    the token after the last draft that stands.
+  """
+  split = jax.vmap(lambda key: jax.random.split(key, gamma + 2))(
+      fold_rows(keys, positions)
+  )
+  return split[:, :gamma], split[:, gamma], split[:, gamma + 1]
 
 
 def typed(keys: jax.Array) -> jax.Array:
@@ -105,28 +119,25 @@ def _largest(
   return lax.fori_loop(0, 32, add_bit, jnp.zeros(shape, jnp.uint32))
 
 
-def _keep_topk(logits: jax.Array, topk: jax.Array) -> jax.Array:
-  """Filters all but the k largest and their ties, without a sort."""
-  bits = _ordered_bits(logits)
+def _filter(scaled: jax.Array, method: Method) -> jax.Array:
+  """Filters by top-k or top-p, of which at most one is set, without a sort.
+
+  Top-k keeps the largest cutoff with at least k logits at or above it, top-p
+  the largest with at least p probability at or above it: one search over float
+  bits serves both.
+  """
+  by_rank = method.topk > 0
+  probs = jax.nn.softmax(scaled)
+  bits = _ordered_bits(jnp.where(by_rank, scaled, probs))
+  weights = jnp.where(by_rank, 1.0, probs)
+  goal = jnp.where(by_rank, method.topk.astype(jnp.float32), method.topp)
 
   def holds(cutoff):
-    return jnp.sum(bits >= cutoff[..., None], axis=-1) >= topk
+    kept = jnp.where(bits >= cutoff[..., None], weights, 0.0)
+    return jnp.sum(kept, axis=-1) >= goal
 
-  cutoff = _largest(holds, logits.shape[:-1])
-  return jnp.where(bits >= cutoff[..., None], logits, _FILTERED)
-
-
-def _keep_topp(logits: jax.Array, topp: jax.Array) -> jax.Array:
-  """Filters all but the fewest likely tokens of total mass at least topp."""
-  probs = jax.nn.softmax(logits)
-  bits = _ordered_bits(probs)
-
-  def holds(cutoff):
-    kept = jnp.where(bits >= cutoff[..., None], probs, 0.0)
-    return jnp.sum(kept, axis=-1) >= topp
-
-  cutoff = _largest(holds, logits.shape[:-1])
-  return jnp.where(bits >= cutoff[..., None], logits, _FILTERED)
+  cutoff = _largest(holds, scaled.shape[:-1])
+  return jnp.where(bits >= cutoff[..., None], scaled, _FILTERED)
 
 
 def law(logits: jax.Array, method: Method) -> jax.Array:
@@ -145,10 +156,11 @@ def law(logits: jax.Array, method: Method) -> jax.Array:
   logits = logits.astype(jnp.float32)
   scaled = logits / temperature
   scaled = lax.cond(
-      method.topk > 0, _keep_topk, lambda x, _: x, scaled, method.topk
-  )
-  scaled = lax.cond(
-      method.topp > 0, _keep_topp, lambda x, _: x, scaled, method.topp
+      (method.topk > 0) | (method.topp > 0),
+      _filter,
+      lambda scaled, _: scaled,
+      scaled,
+      method,
   )
   one_hot = jax.nn.one_hot(jnp.argmax(logits, -1), logits.shape[-1])
   return jnp.where(method.greedy.reshape(rows), one_hot, jax.nn.softmax(scaled))

@@ -103,6 +103,13 @@ def check_text(
   text = prompts if inputs is None else inputs
   if text is None:
     raise ValueError('inputs and prompts are both None: one must give a batch')
+  if target.has_encoder is False and inputs is not None:
+    raise ValueError(
+        'a decoder-only target takes no inputs: give the text as prompts; got '
+        f'inputs of shape {np.shape(inputs)}'
+    )
+  if target.has_encoder and inputs is None:
+    raise ValueError('the target has an encoder and needs inputs, got None')
   if inputs is not None:
     _check_ids('inputs', inputs, target.vocab_size)
     if np.shape(inputs)[1] == 0:

@@ -27,6 +27,11 @@ _MISSING = pytest.StashKey[list[str]]()
 _SKIP = 'needs T5X: '
 
 
+def _has_modules(package: pathlib.Path) -> bool:
+  # Not by its __init__.py: airio has none. A checkout has its setup.py.
+  return any(path.name != 'setup.py' for path in package.glob('*.py'))
+
+
 def _folders(checkouts: str) -> Iterator[str]:
   """Yields what to put on the path for a value of T5X_CHECKOUTS."""
   for entry in filter(None, checkouts.split(os.pathsep)):
@@ -34,10 +39,7 @@ def _folders(checkouts: str) -> Iterator[str]:
     found = [
         str(candidate)
         for candidate in (folder, *(folder / name for name in _T5X_PACKAGES))
-        if any(
-            (candidate / name / '__init__.py').is_file()
-            for name in _T5X_PACKAGES
-        )
+        if any(_has_modules(candidate / name) for name in _T5X_PACKAGES)
     ]
     if not found:
       raise pytest.UsageError(
@@ -57,8 +59,9 @@ def _put_on_path(folders: list[str]) -> None:
 
 def _is_missing(package: str) -> bool:
   spec = importlib.util.find_spec(package)
-  # A folder that happens to have the name is a package without a file.
-  return spec is None or spec.origin is None
+  # Any folder of that name counts as a package to Python, a checkout's too.
+  folders = (spec and spec.submodule_search_locations) or []
+  return not any(_has_modules(pathlib.Path(folder)) for folder in folders)
 
 
 def pytest_configure(config: pytest.Config) -> None:

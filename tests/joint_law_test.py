@@ -148,27 +148,31 @@ def plant_filter_on_target_only(monkeypatch):
 def plant_filter_on_draft_only(monkeypatch):
   verify = loop._verify
 
-  def unfiltered(logits, proposal, method, keys, rescale):
+  def unfiltered(logits, proposal, method, *args):
     plain = method.replace(topk=jnp.int32(0), topp=jnp.float32(0))
-    return verify(logits, proposal, plain, keys, rescale)
+    return verify(logits, proposal, plain, *args)
 
   monkeypatch.setattr(loop, '_verify', unfiltered)
 
 
 def plant_one_key_for_all(monkeypatch):
   """Draft, acceptance and residual draws share the round's key."""
-  monkeypatch.setattr(sampling, 'fold_rows', lambda keys, data: keys)
+
+  def round_keys(keys, positions, gamma):
+    keys = sampling.fold_rows(keys, positions)
+    return jnp.repeat(keys[:, None], gamma, axis=1), keys, keys
+
+  monkeypatch.setattr(sampling, 'round_keys', round_keys)
 
 
 def plant_draft_noise_again_in_the_residual(monkeypatch):
-  fold_rows = sampling.fold_rows
+  original = sampling.round_keys
 
-  def reuse(keys, data):
-    if data is sampling.Purpose.NEXT:
-      return fold_rows(fold_rows(keys, sampling.Purpose.DRAFT), 0)
-    return fold_rows(keys, data)
+  def round_keys(*args):
+    drafts, accept, _ = original(*args)
+    return drafts, accept, drafts[:, 0]
 
-  monkeypatch.setattr(sampling, 'fold_rows', reuse)
+  monkeypatch.setattr(sampling, 'round_keys', round_keys)
 
 
 def plant_next_row_of_p(monkeypatch):

@@ -27,7 +27,7 @@ class Recipe:
     minutes: wall time over which the rate decays to zero; ignored with `steps`.
     steps: number of steps over which it decays; 0 decays over `minutes`.
     peak_rate: learning rate at its peak, relative to each parameter's size.
-    warmup: share of the training in which the rate rises.
+    warmup_steps: steps in which the rate rises.
     weight_decay: weight decay, relative to the learning rate.
     label_smoothing: share of the probability spread over the vocabulary.
     word_dropout: share of input tokens, on both sides, replaced by unknown.
@@ -40,7 +40,7 @@ class Recipe:
   minutes: float = 75.0
   steps: int = 0
   peak_rate: float = 0.02
-  warmup: float = 0.05
+  warmup_steps: int = 200
   weight_decay: float = 0.01
   label_smoothing: float = 0.0
   word_dropout: float = 0.05
@@ -49,14 +49,15 @@ class Recipe:
   eval_every: int = 500
   save_seconds: float = 120.0
 
-  def rate(self, progress: float) -> float:
-    """Returns the learning rate after a share `progress` of the training.
+  def rate(self, step: int, progress: float) -> float:
+    """Returns the learning rate: a linear rise, then a linear fall to zero.
 
-    It rises linearly over `warmup`, then falls linearly to zero.
+    Args:
+      step: steps taken.
+      progress: share of the training that is done.
     """
-    if progress < self.warmup:
-      return self.peak_rate * progress / self.warmup
-    return self.peak_rate * max(0.0, 1.0 - progress) / (1.0 - self.warmup)
+    rise = min(1.0, (step + 1) / self.warmup_steps)
+    return self.peak_rate * rise * max(0.0, 1.0 - progress)
 
 
 def optimizer(weight_decay: float) -> optax.GradientTransformation:
@@ -245,7 +246,7 @@ class Trainer:
       if number != epoch:
         epoch, order = number, train.epoch(number)
       batch = train.build(*order[index])
-      rate = self._recipe.rate(self.progress())
+      rate = self._recipe.rate(self.step, self.progress())
       self.state, now = self._update(
           self.state,
           self._teacher_params,

@@ -87,7 +87,7 @@ class Draft(Protocol):
         many drafts of the round before were kept.
       method: the target's own sampling method (Section 2.2).
       gamma: drafts to propose.
-      keys: key[rows], unique to row and round.
+      keys: key[rows, gamma], one per draft.
 
     Returns:
       The proposal and the new state.

@@ -18,7 +18,6 @@ from t5x_specdec.drafts.base import Proposal
 from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
-from t5x_specdec.sampling import Purpose
 
 
 class ModelDraftState(struct.PyTreeNode):
@@ -87,7 +86,6 @@ class ModelDraft:
       keys: jax.Array,
   ) -> tuple[Proposal, ModelDraftState]:
     """Algorithm 1, step 1: x_i ~ q_i for i = 1..gamma; see `Draft.propose`."""
-    keys = sampling.fold_rows(keys, Purpose.DRAFT)
     start = jnp.minimum(state.reach, positions)
     block = jnp.take_along_axis(
         tokens, start[:, None] + jnp.arange(2), axis=1
@@ -97,22 +95,19 @@ class ModelDraft:
     )
     at = (positions - start)[:, None, None]
     last = jnp.take_along_axis(logits, at, axis=1)[:, 0]
-    first, q_first = sampling.choose(
-        last, method, sampling.fold_rows(keys, 0)
-    )
+    first, q_first = sampling.choose(last, method, keys[:, 0])
 
-    def step(carry, i):
+    def step(carry, step_keys_and_i):
       token, cache = carry
+      step_keys, i = step_keys_and_i
       logits, cache = self.decoder.decode_block(
           params, cache, token[:, None], positions + i
       )
-      token, q = sampling.choose(
-          logits[:, 0], method, sampling.fold_rows(keys, i)
-      )
+      token, q = sampling.choose(logits[:, 0], method, step_keys)
       return (token, cache), (token, q)
 
     (_, cache), (rest, q_rest) = lax.scan(
-        step, (first, cache), jnp.arange(1, gamma)
+        step, (first, cache), (keys[:, 1:].T, jnp.arange(1, gamma))
     )
     proposal = Proposal(
         tokens=jnp.concatenate([first[:, None], rest.T], axis=1),

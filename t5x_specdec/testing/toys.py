@@ -33,6 +33,7 @@ class TableDecoder:
   """
 
   vocab_size: int
+  has_encoder = None
 
   def check(self, params: PyTree, model: str) -> None:
     """Raises ValueError where the table has another vocabulary."""
@@ -70,6 +71,53 @@ class TableDecoder:
     before = jnp.where(slots > 0, history[rows, slots - 1], 0)
     logits = params['table'][state['input'][:, None], before, last]
     return logits, state | {'history': history}
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptDecoder:
+  """A `BlockDecoder` whose text is written down, whatever it is fed.
+
+  Parameters: `{'script': int32[inputs, length]}`; after the decoder input at
+  position t it gives the token script[first input id, t] a logit of 10 and all
+  others 0; past the script, its last token.
+
+  Attributes:
+    vocab_size: number of ids.
+  """
+
+  vocab_size: int
+  has_encoder = None
+
+  def check(self, params: PyTree, model: str) -> None:
+    """Raises ValueError where the script has ids outside the vocabulary."""
+    script = np.asarray(params['script'])
+    if script.min() < 0 or script.max() >= self.vocab_size:
+      raise ValueError(f'{model} script does not fit {self}: {script}')
+
+  def prepare(self, params: PyTree) -> PyTree:
+    """Returns the parameters."""
+    return params
+
+  def init(
+      self,
+      params: PyTree,
+      inputs: jax.Array | None,
+      rows: int,
+      max_len: int,
+  ) -> PyTree:
+    """Remembers which script each row follows; see `BlockDecoder.init`."""
+    if inputs is None:
+      return jnp.zeros([rows], jnp.int32)
+    return jnp.repeat(inputs[:, 0], rows // inputs.shape[0])
+
+  def decode_block(
+      self, params: PyTree, state: PyTree, tokens: jax.Array, positions
+  ) -> tuple[jax.Array, PyTree]:
+    """Reads the script; see `BlockDecoder.decode_block`."""
+    slots = positions[:, None] + jnp.arange(tokens.shape[1])
+    slots = jnp.minimum(slots, params['script'].shape[1] - 1)
+    script = params['script'][state[:, None], slots]
+    return 10.0 * jax.nn.one_hot(script, self.vocab_size), state
 
 
 def exact_law(

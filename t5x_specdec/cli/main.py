@@ -1,0 +1,74 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`t5x-specdec`: one subcommand per file of this folder.
+
+With `--json` the last line on standard output is one JSON object and all else
+goes to standard error. Exit status: 0 done, 1 a check failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+import sys
+
+from t5x_specdec.cli import generate
+from t5x_specdec.version import __version__
+
+_COMMANDS = (generate,)
+
+
+def parser() -> argparse.ArgumentParser:
+  """The parser of the whole command line."""
+  top = argparse.ArgumentParser(
+      prog='t5x-specdec',
+      description=(
+          'Speculative decoding for T5X: the same outputs as the target model '
+          'alone, in fewer calls of it.'
+      ),
+  )
+  top.add_argument('--version', action='version', version=__version__)
+  subparsers = top.add_subparsers(
+      title='subcommands', metavar='SUBCOMMAND', required=True
+  )
+  for command in _COMMANDS:
+    sub = command.add_parser(subparsers)
+    sub.add_argument(
+        '--json',
+        action='store_true',
+        help='print one JSON object as the last line of standard output, and '
+        'everything else to standard error',
+    )
+    sub.add_argument(
+        '--debug',
+        action='store_true',
+        help='on an error print the traceback instead of one line',
+    )
+    sub.set_defaults(run=command.run)
+  return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs a subcommand.
+
+  Args:
+    argv: arguments, default those of the process.
+
+  Returns:
+    The exit status.
+  """
+  args = parser().parse_args(argv)
+  try:
+    return args.run(args)
+  except (ValueError, OSError) as error:
+    if args.debug:
+      raise
+    print(f't5x-specdec: error: {error}', file=sys.stderr)
+    return 2
+  except KeyboardInterrupt:
+    print('t5x-specdec: interrupted', file=sys.stderr)
+    return 130
+
+
+if __name__ == '__main__':
+  sys.exit(main())

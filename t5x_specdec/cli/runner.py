@@ -1,0 +1,260 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Decodes lines of text in batches: what `generate` and `demo` share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+import t5x_specdec
+from t5x_specdec import pair as pairs
+from t5x_specdec import sampling
+from t5x_specdec.decoding import DecodeResult
+from t5x_specdec.stats import Stats
+from t5x_specdec.vocabulary import EOS_ID
+
+# Inputs are padded to the next of these lengths: one compilation each.
+_SMALLEST_BUCKET = 32
+
+
+def load(args: argparse.Namespace) -> pairs.Pair:
+  """Reads the pair that `options.add_pair` names, after cheap checks."""
+  for name in ('batch_size', 'max_input_len', 'max_decode_len'):
+    if getattr(args, name) < 1:
+      raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
+  return pairs.read_pair(
+      args.target,
+      args.draft,
+      args.vocabulary,
+      draft_vocabulary=args.draft_vocabulary,
+      dtype=args.dtype,
+  )
+
+
+class _Decoder:
+  """Calls one of the two decoders and keeps its time.
+
+  Time is counted from a call's start until its result is on the host. The first
+  call of a shape compiles; with `warm_up` it is made twice and the second
+  counts, otherwise it counts as compilation and not as decoding.
+  """
+
+  def __init__(self, decode: Callable[..., DecodeResult], warm_up: bool):
+    self._decode = decode
+    self._warm_up = warm_up
+    self._shapes: set[tuple[int, ...]] = set()
+    self.seconds = 0.0
+    self.tokens = 0
+    self.first_seconds = 0.0
+    self.stats: list[Stats] = []
+
+  def __call__(self, text: np.ndarray, real: int, **options) -> DecodeResult:
+    """Decodes int32[batch, length] of which `real` rows count."""
+    first = text.shape not in self._shapes
+    self._shapes.add(text.shape)
+    start = time.perf_counter()
+    result = jax.device_get(self._decode(text, **options))
+    seconds = time.perf_counter() - start
+    if first:
+      self.first_seconds += seconds
+      if self._warm_up:
+        start = time.perf_counter()
+        result = jax.device_get(self._decode(text, **options))
+        seconds = time.perf_counter() - start
+    stats = jax.tree.map(lambda x: x[:real], result.stats)
+    self.stats.append(stats)
+    if self._warm_up or not first:
+      self.seconds += seconds
+      self.tokens += int(stats.emitted.sum())
+    return result
+
+  def summary(self) -> dict[str, Any]:
+    """Counters of all calls and milliseconds per generated token."""
+    stats = jax.tree.map(lambda *x: np.concatenate(x), *self.stats)
+    per_token = 1e3 * self.seconds / self.tokens if self.tokens else None
+    return stats.summary() | {
+        'ms_per_token': per_token,
+        'first_call_seconds': self.first_seconds,
+    }
+
+
+def decode_lines(
+    pair: pairs.Pair,
+    lines: list[str],
+    args: argparse.Namespace,
+    write: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+  """Decodes all lines and writes one record each, in order.
+
+  Args:
+    pair: target, draft, vocabulary.
+    lines: the inputs.
+    args: from `options.add_sampling` and `generate`.
+    write: called with each record.
+
+  Returns:
+    The summary: counters, alpha, tokens_per_target_call, ms_per_token; with
+    `--compare` also `target_alone`, `speedup` and, at temperature 0,
+    `identical`.
+  """
+  target, draft = pair.target, pair.draft
+  keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
+  text_argument = 'prompts' if target.decoder.config.decoder_only else 'inputs'
+
+  def speculative(text, **options):
+    return t5x_specdec.speculative_decode(
+        target.decoder,
+        draft.decoder,
+        target.params,
+        draft.params,
+        gamma=args.gamma,
+        **{'inputs': None, text_argument: text},
+        **options,
+    )
+
+  def alone(text, **options):
+    return t5x_specdec.autoregressive_decode(
+        target.decoder,
+        target.params,
+        **{'inputs': None, text_argument: text},
+        **options,
+    )
+
+  ours = _Decoder(speculative, warm_up=args.compare)
+  baseline = _Decoder(alone, warm_up=True)
+  identical = True
+  console = Console(stderr=True)
+  with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
+    task = progress.add_task('decoding', total=len(lines))
+    for batch in _batches(pair, lines, args):
+      rows = np.arange(batch['start'], batch['start'] + len(batch['text']))
+      options = {
+          'max_decode_len': args.max_decode_len + batch['prompt_len'],
+          'temperature': args.temperature,
+          'topk': args.topk,
+          'topp': args.topp,
+          'num_decodes': args.num_decodes,
+          'rescale_log_probs': False,
+          'row_keys': keys[np.minimum(rows, len(lines) - 1)],
+      }
+      result = ours(batch['text'], batch['real'], **options)
+      for record in _records(pair, lines, batch, result):
+        write(record)
+      if args.compare:
+        other = baseline(batch['text'], batch['real'], **options)
+        same = result.tokens == other.tokens
+        identical &= bool(np.all(same[: batch['real']]))
+      progress.advance(task, batch['real'])
+
+  summary = {'lines': len(lines), 'gamma': args.gamma} | ours.summary()
+  summary['temperature'] = args.temperature
+  if args.compare:
+    summary['target_alone'] = baseline.summary()
+    per_token = summary['ms_per_token'], baseline.summary()['ms_per_token']
+    summary['speedup'] = per_token[1] / per_token[0]
+    greedy = args.temperature <= sampling.MIN_TEMPERATURE
+    summary['identical'] = identical if greedy else None
+  return summary
+
+
+def _batches(
+    pair: pairs.Pair, lines: list[str], args: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+  """Pads lines to batches of few shapes.
+
+  Yields:
+    start: index of the first line; text: int32[batch, bucket]; real: rows that
+    are lines, the others copies of the first; truncated: bool[real];
+    prompt_len: bucket of a decoder-only model's prompts, else 0.
+  """
+  decoder_only = pair.target.decoder.config.decoder_only
+  for start in range(0, len(lines), args.batch_size):
+    chunk = lines[start : start + args.batch_size]
+    tail = [] if decoder_only else [EOS_ID]
+    ids = [pair.vocabulary.encode(line) for line in chunk]
+    limit = args.max_input_len - len(tail)
+    truncated = [len(row) > limit for row in ids]
+    ids = [row[:limit] + tail for row in ids]
+    bucket = _SMALLEST_BUCKET
+    while bucket < max(map(len, ids)):
+      bucket *= 2
+    bucket = min(bucket, args.max_input_len)
+    text = np.zeros([args.batch_size, bucket], np.int32)
+    for i in range(args.batch_size):
+      # Filler rows repeat the first, so they never outlast the real ones.
+      row = ids[i] if i < len(ids) else ids[0]
+      text[i, : len(row)] = row
+    yield {
+        'start': start,
+        'text': text,
+        'real': len(chunk),
+        'truncated': truncated,
+        'prompt_len': bucket if decoder_only else 0,
+    }
+
+
+def _records(
+    pair: pairs.Pair,
+    lines: list[str],
+    batch: dict[str, Any],
+    result: DecodeResult,
+) -> Iterator[dict[str, Any]]:
+  """One record per line: prediction, scores, statistics."""
+  for i in range(batch['real']):
+    number = batch['start'] + i
+    texts = [pair.vocabulary.decode(row) for row in result.tokens[i]]
+    stats = jax.tree.map(lambda x, i=i: x[i], result.stats)
+    single = len(texts) == 1
+    yield {
+        'line': number + 1,
+        'input': lines[number],
+        'truncated': batch['truncated'][i],
+        'prediction': texts[0] if single else texts,
+        'aux': {
+            'scores': float(result.scores[i, 0])
+            if single
+            else result.scores[i].tolist(),
+            **stats.summary(),
+        },
+    }
+
+
+def describe(summary: dict[str, Any]) -> str:
+  """The summary in a few lines for a person."""
+
+  def number(value, form='.2f'):
+    return 'n/a' if value is None else format(value, form)
+
+  text = [
+      f'{summary["lines"]} lines, {summary["emitted"]} tokens in '
+      f'{summary["rounds"]} target calls: '
+      f'{number(summary["tokens_per_target_call"])} tokens per call at gamma '
+      f'{summary["gamma"]}',
+      f'alpha {number(summary["alpha"], ".3f")} (Corollary 3.6), '
+      f'{number(summary["alpha_empirical"], ".3f")} of the judged drafts '
+      'accepted',
+      f'{number(summary["ms_per_token"])} ms per token '
+      f'(first calls, compilation included: '
+      f'{summary["first_call_seconds"]:.1f} s)',
+  ]
+  if summary['nonfinite']:
+    text.append(
+        f'WARNING: the target gave NaN or inf in {summary["nonfinite"]} rounds'
+    )
+  if 'target_alone' in summary:
+    verdict = {True: 'identical', False: 'DIFFERENT', None: 'sampled'}
+    text.append(
+        f'target alone: {number(summary["target_alone"]["ms_per_token"])} ms '
+        f'per token; speed-up {number(summary["speedup"])}x; texts '
+        f'{verdict[summary["identical"]]}'
+    )
+  return '\n'.join(text)
