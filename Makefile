@@ -55,7 +55,7 @@ test-lowest: $(VENV)/.installed-test
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 $(VENV)/.installed-%: $(SOURCES) | $(BIN)/python
-	@echo 'Installing into $(VENV): about 1 GB to download, once.'
+	@echo 'Installing into $(VENV): about 1 GB to download, once, and a few minutes.'
 	$(BIN)/pip install --quiet -e '.[$*]'
 	@touch $@
 

@@ -154,7 +154,9 @@ def law(logits: jax.Array, method: Method) -> jax.Array:
   rows = (-1,) + (1,) * (logits.ndim - 1)
   temperature = jnp.maximum(method.temperature, MIN_TEMPERATURE).reshape(rows)
   logits = logits.astype(jnp.float32)
-  scaled = logits / temperature
+  # A quotient that overflows would make inf - inf of the softmax.
+  largest = jnp.finfo(jnp.float32).max
+  scaled = jnp.clip(logits / temperature, -largest, largest)
   scaled = lax.cond(
       (method.topk > 0) | (method.topp > 0),
       _filter,

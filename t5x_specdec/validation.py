@@ -12,6 +12,7 @@ import numbers
 from typing import Any
 
 import jax
+from jax import core
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,7 +23,7 @@ from t5x_specdec.parameters import PyTree
 
 def _known(x: Any) -> np.ndarray | None:
   """The value of x on the host, None where it is traced or elsewhere."""
-  if isinstance(x, jax.core.Tracer):
+  if isinstance(x, core.Tracer):
     return None
   if isinstance(x, jax.Array) and not x.is_fully_addressable:
     return None
