@@ -5,7 +5,8 @@
 Hundreds of random inputs with and without prompts, with early EOS, length
 limits and id 0 as an ordinary token. Each distinct shape and gamma costs a
 compilation, so one gamma goes with one batch size, and what differs between
-rows (prompts, limits) or between calls (EOS, draft) is traced.
+rows (prompts, limits) or between calls (EOS, draft) is traced. Compiling takes
+nearly all the time, so most tests ask XLA for less of it.
 """
 
 from collections.abc import Iterator
@@ -23,6 +24,16 @@ from t5x_specdec import T5
 
 # Noise at which a draft agrees with its target about every other token.
 _NOISE = {'t5_1_0': 0.2, 't5_1_1': 0.12, 'decoder_only': 0.12}
+
+
+@pytest.fixture(autouse=True)
+def quick_compilation(request):
+  """Turns XLA's optimizations off in slow tests: it compiles twice as fast."""
+  before = jax.config.read('jax_disable_most_optimizations')
+  if request.node.get_closest_marker('slow'):
+    jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', before)
 
 
 @functools.cache
@@ -81,7 +92,10 @@ def speculate(golden, draft_config, draft_params, case, gamma, **changes):
 
 def decode_alone(golden, case, **changes):
   return t5x_specdec.autoregressive_decode(
-      T5(golden.config), golden.params, case.inputs, **arguments(case, **changes)
+      T5(golden.config),
+      golden.params,
+      case.inputs,
+      **arguments(case, **changes),
   )
 
 
@@ -186,17 +200,19 @@ def test_speculative(name, gamma, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['t5_1_0', 't5_1_1'])
-@pytest.mark.parametrize('length', [1, 2, 3])
-def test_texts_shorter_than_gamma(name, length):
+@pytest.mark.parametrize(
+    ('name', 'length', 'gamma'),
+    [('t5_1_0', 1, 5), ('t5_1_1', 2, 8), ('t5_1_0', 3, 4)],
+)
+def test_texts_shorter_than_gamma(name, length, gamma):
   golden = load(name)
-  case = golden.cases[f'short{length}']
   draft = helpers.perturbed(golden.params, 1, 0.1)
-  gamma = {1: 5, 2: 8, 3: 4}[length]
-  for part in parts(case, 12):
+  for part in parts(golden.cases[f'short{length}'], 12):
     result = speculate(golden, golden.config, draft, part, gamma)
     check(result, part, (name, length))
-    assert np.max(result.stats.drafted) <= length - 1
+    # One token of each round is the target's own.
+    room = np.asarray(result.stats.rounds) * (length - 1)
+    assert np.all(result.stats.drafted <= room)
     result = speculate(golden, golden.config, golden.params, part, gamma)
     check(result, part, (name, length))
     assert np.max(result.stats.rounds) <= 1
@@ -238,8 +254,6 @@ def test_rescaled_scores():
     result = speculate(
         golden, golden.config, draft, part, 3, rescale_log_probs=True
     )
-    check(result, part, 'rescaled', rescaled=True)
-    result = decode_alone(golden, part, rescale_log_probs=True)
     check(result, part, 'rescaled', rescaled=True)
 
 

@@ -11,6 +11,7 @@ import sys
 from typing import Any, TextIO
 
 from t5x_specdec.cli import options
+from t5x_specdec.cli import runner
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -78,9 +79,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
-  # Imported here so that --help answers without loading JAX.
-  from t5x_specdec.cli import runner
-
   lines = _read_lines(args.input)
   pair = runner.load(args)
   predictions: list[dict[str, Any]] = []

@@ -1,0 +1,286 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The main job from the command line: text and checkpoints in, JSONL out."""
+
+import argparse
+import io
+import json
+
+import helpers
+import numpy as np
+import pytest
+import sentencepiece
+
+import t5x_specdec
+from t5x_specdec import parameters
+from t5x_specdec import T5Config
+from t5x_specdec.cli import main
+from t5x_specdec.testing.checkpoint_writer import write_checkpoint
+from t5x_specdec.vocabulary import Vocabulary
+
+TEXT = [
+    'the quick brown fox jumps over the lazy dog',
+    'pack my box with five dozen liquor jugs',
+    'how vexingly quick daft zebras jump',
+    'sphinx of black quartz judge my vow',
+    '',
+    'über früh geübte Äpfel',
+    'the five boxing wizards jump quickly at dawn',
+]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """Two random checkpoints and the vocabulary they share."""
+  folder = tmp_path_factory.mktemp('pair')
+  for name, extra in (('words', []), ('others', ['zwölf boxkämpfer'])):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT[:4] + TEXT[5:] + extra),
+        model_prefix=str(folder / name),
+        vocab_size=48,
+        character_coverage=1.0,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+  for name, seed in (('target', 8), ('draft', 3)):
+    config = T5Config(
+        vocab_size=64,
+        emb_dim=16,
+        num_heads=2,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        head_dim=8,
+        mlp_dim=32,
+        mlp_activations=('gelu', 'linear'),
+    )
+    params = helpers.random_params(config, seed)
+    write_checkpoint(folder / name, params, step=7, dtype='float32')
+  (folder / 'input.txt').write_text('\n'.join(TEXT) + '\n', encoding='utf-8')
+  return folder
+
+
+def arguments(folder, **change):
+  """Arguments of a small generate run, as strings."""
+  options = {
+      'target': folder / 'target',
+      'draft': folder / 'draft',
+      'vocabulary': folder / 'words.model',
+      'input': folder / 'input.txt',
+      'batch_size': 3,
+      'max_decode_len': 9,
+      'gamma': 3,
+  } | change
+  flags = ['generate']
+  for name, value in options.items():
+    flags += [f'--{name}'] if value is True else [f'--{name}', str(value)]
+  return flags
+
+
+def run(capsys, *args, **kwargs):
+  """Runs the command; its status, standard output and standard error."""
+  status = main.main(arguments(*args, **kwargs))
+  captured = capsys.readouterr()
+  return status, captured.out, captured.err
+
+
+def test_lines_are_what_the_library_decodes(folder, capsys):
+  status, out, err = run(capsys, folder, compare=True)
+  assert status == 0
+  records = [json.loads(line) for line in out.splitlines()]
+  assert [record['input'] for record in records] == TEXT
+  assert [record['line'] for record in records] == [1, 2, 3, 4, 5, 6, 7]
+  vocabulary = Vocabulary(folder / 'words.model')
+  model = t5x_specdec.T5(
+      parameters.config_from_params(helpers.random_params(_config(), 8))
+  )
+  for record in records:
+    ids = [*vocabulary.encode(record['input']), 1]
+    padded = np.zeros([1, 32], np.int32)
+    padded[0, : len(ids)] = ids
+    alone = t5x_specdec.autoregressive_decode(
+        model,
+        helpers.random_params(_config(), 8),
+        padded,
+        max_decode_len=9,
+        temperature=0.0,
+        rescale_log_probs=False,
+    )
+    assert record['prediction'] == vocabulary.decode(alone.tokens[0, 0])
+    np.testing.assert_allclose(
+        record['aux']['scores'], alone.scores[0, 0], atol=1e-3
+    )
+    assert record['aux']['emitted'] == alone.stats.emitted[0, 0]
+    assert not record['truncated']
+  assert 'texts identical' in err
+  assert '7 lines' in err
+
+
+def _config():
+  return T5Config(
+      vocab_size=64,
+      emb_dim=16,
+      num_heads=2,
+      num_encoder_layers=1,
+      num_decoder_layers=1,
+      head_dim=8,
+      mlp_dim=32,
+      mlp_activations=('gelu', 'linear'),
+  )
+
+
+def test_json_summary_is_the_last_line_and_adds_up(folder, capsys, tmp_path):
+  output = tmp_path / 'out.jsonl'
+  status, out, _ = run(
+      capsys, folder, compare=True, json=True, output=output
+  )
+  assert status == 0
+  summary = json.loads(out)
+  records = [json.loads(line) for line in output.read_text().splitlines()]
+  for name in ('rounds', 'drafted', 'accepted', 'judged', 'emitted'):
+    assert summary[name] == sum(record['aux'][name] for record in records)
+  assert summary['identical'] is True
+  assert summary['target_alone']['rounds'] == summary['emitted']
+  assert summary['tokens_per_target_call'] == pytest.approx(
+      summary['emitted'] / summary['rounds']
+  )
+
+
+def test_json_without_output_carries_the_predictions(folder, capsys):
+  _, out, _ = run(
+      capsys, folder, json=True, temperature=1.0, num_decodes=2, seed=3
+  )
+  first = json.loads(out)['predictions']
+  _, out, _ = run(
+      capsys,
+      folder,
+      json=True,
+      temperature=1.0,
+      num_decodes=2,
+      seed=3,
+      batch_size=4,
+  )
+  # A line's samples depend on the seed and its number, not on its batch.
+  texts = [record['prediction'] for record in first]
+  assert texts == [
+      record['prediction'] for record in json.loads(out)['predictions']
+  ]
+  assert all(len(text) == 2 for text in texts)
+  for record in first:
+    assert record['aux']['scores'] == sorted(record['aux']['scores'])
+
+
+def test_standard_input_and_truncation(folder, capsys, monkeypatch):
+  monkeypatch.setattr(
+      'builtins.open', _stdin(b'the quick brown fox jumps\nshort', open)
+  )
+  status, out, _ = run(capsys, folder, input='-', max_input_len=8)
+  assert status == 0
+  records = [json.loads(line) for line in out.splitlines()]
+  assert [record['truncated'] for record in records] == [True, False]
+
+
+def _stdin(content, real_open):
+  def fake(file, *args, **kwargs):
+    if file == 0:
+      return io.BytesIO(content)
+    return real_open(file, *args, **kwargs)
+
+  return fake
+
+
+BAD = {
+    'missing_target': (
+        lambda f: {'target': f / 'nowhere'},
+        'nowhere: no such checkpoint directory',
+    ),
+    'not_a_checkpoint': (lambda f: {'draft': f}, 'checkpoint'),
+    'missing_vocabulary': (
+        lambda f: {'vocabulary': f / 'no.model'},
+        'no SentencePiece model at',
+    ),
+    'not_a_vocabulary': (
+        lambda f: {'vocabulary': f / 'input.txt'},
+        'is not a SentencePiece model',
+    ),
+    'other_vocabulary': (
+        lambda f: {'draft_vocabulary': f / 'others.model'},
+        'others.model',
+    ),
+    'missing_input': (lambda f: {'input': f / 'no.txt'}, 'no.txt'),
+    'gamma': (lambda f: {'gamma': 0}, 'gamma must be an integer >= 1, got 0'),
+    'temperature': (lambda f: {'temperature': -1.0}, 'temperature must be'),
+    'both_filters': (lambda f: {'topk': 2, 'topp': 0.5}, 'At most one of'),
+    'batch_size': (lambda f: {'batch_size': 0}, '--batch_size must be >= 1'),
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_bad_input_is_one_line_and_status_2(name, folder, capsys):
+  change, message = BAD[name]
+  status, out, err = run(capsys, folder, **change(folder))
+  assert status == 2
+  assert not out
+  lines = err.strip().splitlines()
+  assert len(lines) == 1
+  assert lines[0].startswith('t5x-specdec: error: ')
+  assert message in lines[0]
+
+
+def test_input_that_is_not_utf8_names_the_line(folder, capsys, tmp_path):
+  path = tmp_path / 'latin1.txt'
+  path.write_bytes('gut\nfrüh\n'.encode('latin-1'))
+  status, _, err = run(capsys, folder, input=path)
+  assert status == 2
+  assert 'line 2 is not UTF-8' in err
+
+
+def test_help_is_complete(capsys):
+  """Every argument of every subcommand is explained."""
+  with pytest.raises(SystemExit) as stop:
+    main.main(['--help'])
+  assert stop.value.code == 0
+  overview = capsys.readouterr().out
+  parsers = next(
+      action.choices
+      for action in main.parser()._actions
+      if isinstance(action, argparse._SubParsersAction)
+  )
+  assert 'generate' in parsers
+  for name, parser in parsers.items():
+    assert name in overview
+    with pytest.raises(SystemExit) as stop:
+      main.main([name, '--help'])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    for action in parser._actions:
+      assert action.help, (name, action)
+      assert (action.option_strings or [action.dest])[-1] in out
+
+
+class TestVocabulary:
+
+  @pytest.fixture
+  def words(self, folder):
+    return Vocabulary(folder / 'words.model')
+
+  def test_round_trip_and_eos(self, words):
+    for text in TEXT:
+      ids = words.encode(text)
+      assert words.decode([*ids, 1, 5, 6]) == text
+      assert all(0 <= token < words.pieces for token in ids)
+
+  def test_sentinels_stand_above_the_pieces(self, words):
+    ids = words.encode('the <extra_id_0> dog <extra_id_99>')
+    assert words.size - 1 in ids
+    assert words.pieces in ids
+    assert words.decode(ids) == 'the <extra_id_0> dog <extra_id_99>'
+    assert '<extra_id_100>' not in words.decode(words.encode('<extra_id_100>'))
+
+  def test_ids_that_mean_nothing_are_unknown(self, words):
+    unknown = words.decode([2])
+    assert words.decode([words.size + 5]) == unknown
+    assert words.decode([-1]) == unknown

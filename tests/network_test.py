@@ -1,0 +1,236 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks, caches and rows of the network, against teacher forcing.
+
+That teacher forcing itself equals stock T5X is in golden_test.py.
+"""
+
+import dataclasses
+
+import helpers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t5x_specdec import parameters
+from t5x_specdec import T5
+from t5x_specdec import T5Config
+
+LENGTH = 24
+BATCH = 3
+
+
+@dataclasses.dataclass
+class Case:
+  """A random model, a batch of texts and their teacher-forced logits."""
+
+  decoder: T5
+  params: dict
+  inputs: jax.Array | None
+  tokens: jax.Array
+  logits: np.ndarray
+
+
+def make_case(name, dtype='float32'):
+  config = dataclasses.replace(helpers.CONFIGS[name], dtype=dtype)
+  params = helpers.random_params(config, helpers.SEEDS[name])
+  rng = np.random.default_rng(0)
+  inputs = None
+  if not config.decoder_only:
+    inputs = rng.integers(1, config.vocab_size, [BATCH, 7])
+    inputs[1, 4:] = 0
+    inputs = jnp.asarray(inputs)
+  tokens = rng.integers(0, config.vocab_size, [BATCH, LENGTH])
+  tokens[:, 0] = 0
+  decoder = T5(config)
+  logits = jax.jit(decoder.logits)(params, inputs, jnp.asarray(tokens))
+  return Case(
+      decoder, params, inputs, jnp.asarray(tokens), np.asarray(logits)
+  )
+
+
+@pytest.fixture(scope='module', params=['t5_1_0', 't5_1_1', 'decoder_only'])
+def case(request):
+  return make_case(request.param)
+
+
+def start(case, max_len=LENGTH + 8, fill=0.0):
+  """Prepared parameters and a state whose caches hold `fill`."""
+  params = case.decoder.prepare(case.params)
+  state = case.decoder.init(params, case.inputs, BATCH, max_len)
+  if fill:
+    state = state.replace(
+        keys=tuple(jnp.full_like(k, fill) for k in state.keys),
+        values=tuple(jnp.full_like(v, fill) for v in state.values),
+    )
+  return params, state
+
+
+def feed(case, params, state, positions, width):
+  """Feeds the text's own tokens at per-row positions."""
+  positions = jnp.asarray(positions)
+  block = jnp.take_along_axis(
+      case.tokens, positions[:, None] + jnp.arange(width), axis=1
+  )
+  logits, state = jax.jit(case.decoder.decode_block)(
+      params, state, block, positions
+  )
+  return np.asarray(logits), state
+
+
+def expected(case, positions, width):
+  columns = np.asarray(positions)[:, None] + np.arange(width)
+  return np.take_along_axis(case.logits, columns[..., None], axis=1)
+
+
+def test_blocks_of_any_width_equal_teacher_forcing(case):
+  """Slots never written hold 1e4: nothing attends to them (B37)."""
+  params, state = start(case, fill=1e4)
+  position = 0
+  for width in (1, 1, 5, 2, 8, 3, 4):
+    positions = np.full([BATCH], position)
+    logits, state = feed(case, params, state, positions, width)
+    np.testing.assert_allclose(
+        logits, expected(case, positions, width), atol=1e-4
+    )
+    position += width
+  assert position == LENGTH
+
+
+def test_rows_stand_at_different_positions(case):
+  params, state = start(case)
+  _, state = feed(case, params, state, [0, 0, 0], 12)
+  for positions in ([5, 11, 2], [9, 12, 4], [12, 16, 8]):
+    logits, state = feed(case, params, state, positions, 4)
+    np.testing.assert_allclose(
+        logits, expected(case, positions, 4), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize('kept', range(5))
+def test_rejected_tokens_leave_no_trace(case, kept):
+  """Overwritten at the first, a middle, the last slot, and twice (B25)."""
+  params, state = start(case)
+  _, state = feed(case, params, state, [0, 0, 0], 6)
+  positions = jnp.full([BATCH], 6)
+  wrong = (case.tokens[:, 6:10] + 1) % case.decoder.vocab_size
+  junk = jnp.concatenate([case.tokens[:, 6 : 6 + kept], wrong], axis=1)[:, :4]
+  for _ in range(2):
+    _, state = case.decoder.decode_block(params, state, junk, positions)
+  rest = np.full([BATCH], 6 + kept)
+  logits, state = feed(case, params, state, rest, 4)
+  np.testing.assert_allclose(logits, expected(case, rest, 4), atol=1e-4)
+  fresh_params, fresh = start(case)
+  _, fresh = feed(case, fresh_params, fresh, [0, 0, 0], 10 + kept)
+  for ours, theirs in zip(
+      (*state.keys, *state.values), (*fresh.keys, *fresh.values)
+  ):
+    np.testing.assert_allclose(
+        ours[:, :, : 10 + kept], theirs[:, :, : 10 + kept], atol=1e-5
+    )
+
+
+def test_earlier_slots_are_bit_unchanged_by_a_block(case):
+  """The last block that fits writes its own slots and no others (B19)."""
+  params, state = start(case, max_len=LENGTH)
+  _, before = feed(case, params, state, [0, 0, 0], LENGTH)
+  positions = np.array([LENGTH - 4, LENGTH - 4, 7])
+  _, after = feed(case, params, before, positions, 4)
+  for old, new in zip(
+      (*before.keys, *before.values), (*after.keys, *after.values)
+  ):
+    for row, position in enumerate(positions):
+      np.testing.assert_array_equal(
+          old[row, :, :position], new[row, :, :position]
+      )
+      np.testing.assert_array_equal(
+          old[row, :, position + 4 :], new[row, :, position + 4 :]
+      )
+
+
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+def test_a_token_that_overflows_poisons_only_those_who_attend_to_it(case, bad):
+  """Its own logits are NaN; once rejected it is gone (B39)."""
+  poison = case.decoder.vocab_size - 1
+  tokens = np.asarray(case.tokens)
+  text = np.where(tokens == poison, 5, tokens)
+  clean = dataclasses.replace(case, tokens=jnp.asarray(text))
+  path = parameters.embedding_path(case.decoder.config)
+  flat = parameters.flatten(case.params)
+  table = np.array(flat[path], np.float32)
+  flat[path] = table * np.where(
+      np.arange(len(table))[:, None] == poison, np.float32(bad), 1
+  )
+  clean.params = parameters.unflatten(flat)
+  params, state = start(clean)
+  _, state = feed(clean, params, state, [0, 0, 0], 6)
+  junk = jnp.asarray(text[:, 6:9]).at[:, 1].set(poison)
+  positions = jnp.full([BATCH], 6)
+  logits, state = clean.decoder.decode_block(params, state, junk, positions)
+  assert np.all(np.isnan(np.asarray(logits)[:, 1]))
+  clean_logits = jax.jit(clean.decoder.logits)(
+      case.params, case.inputs, clean.tokens
+  )
+  wanted = dataclasses.replace(clean, logits=np.asarray(clean_logits))
+  tied = case.decoder.config.logits_via_embedding
+  ids = slice(0, poison) if tied else slice(None)
+  np.testing.assert_allclose(
+      np.asarray(logits)[:, 0, ids],
+      expected(wanted, positions, 1)[:, 0, ids],
+      atol=1e-4,
+  )
+  rest = np.full([BATCH], 7)
+  logits, _ = feed(clean, params, state, rest, 1)
+  np.testing.assert_allclose(
+      logits[:, 0, ids], expected(wanted, rest, 1)[:, 0, ids], atol=1e-4
+  )
+
+
+def test_padding_of_the_inputs_changes_nothing():
+  case = make_case('t5_1_1')
+  wider = jnp.pad(case.inputs, ((0, 0), (0, 5)))
+  logits = jax.jit(case.decoder.logits)(case.params, wider, case.tokens)
+  np.testing.assert_allclose(logits, case.logits, atol=1e-4)
+
+
+def test_fully_masked_inputs_stay_finite():
+  for dtype in ('float32', 'bfloat16', 'float16'):
+    case = make_case('t5_1_1', dtype)
+    inputs = case.inputs.at[2].set(0)
+    logits = jax.jit(case.decoder.logits)(case.params, inputs, case.tokens)
+    assert np.all(np.isfinite(logits)), dtype
+    np.testing.assert_allclose(logits[:2], case.logits[:2], atol=1e-4)
+
+
+def test_logits_are_float32_whatever_the_dtype():
+  for dtype in ('bfloat16', 'float16'):
+    case = make_case('t5_1_1', dtype)
+    assert case.logits.dtype == np.float32
+    full = make_case('t5_1_1')
+    error = np.abs(case.logits - full.logits).max()
+    assert 0 < error < 0.1 * np.abs(full.logits).max()
+
+
+def test_config_is_read_off_the_parameters(case):
+  found = parameters.config_from_params(case.params)
+  assert found == case.decoder.config
+
+
+def test_config_of_a_foreign_tree_says_what_is_missing():
+  with pytest.raises(ValueError, match='not the parameter tree of a T5X T5'):
+    parameters.config_from_params({'params': {'dense': np.zeros([2, 2])}})
+
+
+def test_init_params_have_t5x_scales():
+  config = T5Config(vocab_size=300, emb_dim=64, num_heads=4, head_dim=16)
+  params = parameters.init_params(config, jax.random.key(0))
+  parameters.check_params(params, config, 'target')
+  attention = params['decoder']['layers_0']['self_attention']
+  for leaf, deviation in (
+      (params['token_embedder']['embedding'], 1.0),
+      (attention['query']['kernel'], 64**-0.5 * 16**-0.5),
+      (attention['key']['kernel'], 64**-0.5),
+      (params['decoder']['layers_0']['mlp']['wo']['kernel'], 2048**-0.5),
+  ):
+    np.testing.assert_allclose(np.std(leaf), deviation, rtol=0.05)
