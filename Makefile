@@ -12,6 +12,7 @@
 # VENV            where the environment goes
 # WORKERS         test processes at a time (0: all in pytest's own process)
 # PYTEST_ARGS     more arguments for pytest, such as `-k acceptance`
+# DEMO_ARGS       arguments for the demonstration, such as `--temperature 1`
 # T5X_CHECKOUTS   checkouts of t5x, airio and jestimator, separated by colons:
 #                 the tests that need T5X run too
 
@@ -19,6 +20,7 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 PYTEST_ARGS ?=
+DEMO_ARGS ?=
 export T5X_CHECKOUTS
 
 BIN := $(VENV)/bin
@@ -41,8 +43,8 @@ lint: $(VENV)/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-demo: $(VENV)/.installed-train
-	@echo 'make demo: not written yet' >&2; exit 1
+demo: $(VENV)/.installed
+	$(BIN)/t5x-specdec demo $(DEMO_ARGS)
 
 # The tests with every dependency at its lower bound in setup.py.
 test-lowest: LOWEST := $(VENV)-lowest
@@ -53,6 +55,11 @@ test-lowest: $(VENV)/.installed-test
 	  r.replace('>=', '==') for r in m.requires('t5x_specdec') \
 	  if 'extra' not in r))")
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+$(VENV)/.installed: $(SOURCES) | $(BIN)/python
+	@echo 'Installing into $(VENV): about 1 GB to download, once.'
+	$(BIN)/pip install --quiet -e .
+	@touch $@
 
 $(VENV)/.installed-%: $(SOURCES) | $(BIN)/python
 	@echo 'Installing into $(VENV): about 1 GB to download, once, and a few minutes.'

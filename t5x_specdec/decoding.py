@@ -30,6 +30,7 @@ from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 from t5x_specdec.stats import Stats
+from t5x_specdec.trace import Trace
 
 
 class DecodeResult(struct.PyTreeNode):
@@ -41,11 +42,13 @@ class DecodeResult(struct.PyTreeNode):
     scores: float32[batch, num_decodes], the target's log-probability (nats) of
       the generated tokens up to and including EOS.
     stats: counters with leading axes [batch, num_decodes].
+    trace: the rounds, where asked for with `trace=True`.
   """
 
   tokens: jax.Array
   scores: jax.Array
   stats: Stats
+  trace: Trace | None
 
 
 def _start(
@@ -80,6 +83,7 @@ def _start(
         'gamma',
         'num_decodes',
         'rescale_log_probs',
+        'trace',
     ),
 )
 def _decode(
@@ -98,6 +102,7 @@ def _decode(
     gamma: int,
     num_decodes: int,
     rescale_log_probs: bool,
+    trace: bool,
 ) -> DecodeResult:
   """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
   target_params = target.prepare(target_params)
@@ -145,6 +150,7 @@ def _decode(
       target=target_state,
       draft=draft_state,
       stats=Stats.zeros(rows, gamma),
+      trace=Trace.empty(rows, max_decode_len, gamma) if trace else None,
   )
   state = lax.while_loop(
       lambda state: ~jnp.all(state.ended),
@@ -163,7 +169,9 @@ def _decode(
 
   text = state.tokens[:, 1 : max_decode_len + 1]
   inside = jnp.arange(max_decode_len) < state.lengths[:, None]
-  result = DecodeResult(jnp.where(inside, text, 0), state.scores, state.stats)
+  result = DecodeResult(
+      jnp.where(inside, text, 0), state.scores, state.stats, state.trace
+  )
   result = jax.tree.map(
       lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), result
   )
@@ -192,6 +200,7 @@ def _run(
     num_decodes: int,
     max_decode_steps: int | jax.Array | None,
     rescale_log_probs: bool,
+    trace: bool,
 ) -> DecodeResult:
   """Checks the arguments both decoders share and runs the compiled loop."""
   target.check(target_params, 'target')
@@ -228,6 +237,7 @@ def _run(
       gamma=gamma,
       num_decodes=num_decodes,
       rescale_log_probs=rescale_log_probs,
+      trace=trace,
   )
 
 
@@ -250,6 +260,7 @@ def speculative_decode(
     num_decodes: int = 1,
     max_decode_steps: int | jax.Array | None = None,
     rescale_log_probs: bool = True,
+    trace: bool = False,
 ) -> DecodeResult:
   """Decodes with a draft; the output's law is the target's own.
 
@@ -282,6 +293,7 @@ def speculative_decode(
       int[batch].
     rescale_log_probs: whether scores are those of the law after temperature and
       filters (greedy scores are then 0.0), or of the model's own.
+    trace: whether to record the drafts of every round.
 
   Returns:
     Tokens, scores and statistics of each decode.
@@ -309,6 +321,7 @@ def speculative_decode(
       num_decodes=num_decodes,
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
+      trace=trace,
   )
 
 
@@ -374,4 +387,5 @@ def autoregressive_decode(
       num_decodes=num_decodes,
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
+      trace=False,
   )

@@ -24,6 +24,7 @@ from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 from t5x_specdec.stats import Stats
+from t5x_specdec.trace import Trace
 
 
 class LoopState(struct.PyTreeNode):
@@ -38,6 +39,7 @@ class LoopState(struct.PyTreeNode):
     target: the target's state.
     draft: the draft's state.
     stats: counters so far.
+    trace: rounds so far, None where nobody asked for them.
   """
 
   tokens: jax.Array
@@ -47,6 +49,7 @@ class LoopState(struct.PyTreeNode):
   target: Any
   draft: Any
   stats: Stats
+  trace: Trace | None
 
 
 class Request(struct.PyTreeNode):
@@ -258,4 +261,15 @@ def run_round(
         overlap=verdict.overlap,
         finite=jnp.all(finite | ~judged, axis=1),
     )
-  return state.replace(target=target_state, draft=draft_state, stats=stats)
+    trace = state.trace
+    if trace is not None:
+      trace = trace.add_round(
+          live,
+          positions,
+          proposal.tokens,
+          proposal.lengths,
+          verdict.accepted,
+      )
+  return state.replace(
+      target=target_state, draft=draft_state, stats=stats, trace=trace
+  )

@@ -81,6 +81,19 @@ class Vocabulary:
         ids += self._processor.EncodeAsIds(f'<extra_id_{part}>')
     return ids
 
+  def piece(self, token: int) -> str:
+    """The text of one id as it stands inside a sentence, space included.
+
+    Args:
+      token: any id.
+
+    Returns:
+      Its piece with a space for SentencePiece's word mark; '</s>' for EOS.
+    """
+    if 0 <= token < self.pieces:
+      return self._processor.IdToPiece(token).replace('\u2581', ' ')
+    return f' {self.decode([token])}'
+
   def decode(self, ids) -> str:
     """Text of ids up to the first EOS.
 

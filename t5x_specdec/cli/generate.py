@@ -74,6 +74,12 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
       help='decode everything with the target alone too; report its time and, '
       'at temperature 0, whether the texts are identical',
   )
+  group.add_argument(
+      '--trace',
+      action='store_true',
+      help="add each round's drafts, how many stood, and the target's own "
+      'token after them to every JSON line',
+  )
   return parser
 
 

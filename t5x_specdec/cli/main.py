@@ -12,10 +12,11 @@ import argparse
 from collections.abc import Sequence
 import sys
 
+from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate,)
+_COMMANDS = (generate, demo)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+import functools
 import sys
 import time
 from typing import Any
@@ -108,7 +109,6 @@ def decode_lines(
   """
   target, draft = pair.target, pair.draft
   keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
-  text_argument = 'prompts' if target.decoder.config.decoder_only else 'inputs'
 
   def speculative(text, **options):
     return t5x_specdec.speculative_decode(
@@ -117,35 +117,19 @@ def decode_lines(
         target.params,
         draft.params,
         gamma=args.gamma,
-        **{'inputs': None, text_argument: text},
-        **options,
-    )
-
-  def alone(text, **options):
-    return t5x_specdec.autoregressive_decode(
-        target.decoder,
-        target.params,
-        **{'inputs': None, text_argument: text},
+        trace=args.trace,
+        **_as_arguments(target, text),
         **options,
     )
 
   ours = _Decoder(speculative, warm_up=args.compare)
-  baseline = _Decoder(alone, warm_up=True)
+  baseline = _Decoder(functools.partial(_alone, target), warm_up=True)
   identical = True
   console = Console(stderr=True)
   with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
     task = progress.add_task('decoding', total=len(lines))
     for batch in _batches(pair, lines, args):
-      rows = np.arange(batch['start'], batch['start'] + len(batch['text']))
-      options = {
-          'max_decode_len': args.max_decode_len + batch['prompt_len'],
-          'temperature': args.temperature,
-          'topk': args.topk,
-          'topp': args.topp,
-          'num_decodes': args.num_decodes,
-          'rescale_log_probs': False,
-          'row_keys': keys[np.minimum(rows, len(lines) - 1)],
-      }
+      options = _options(batch, args, keys)
       result = ours(batch['text'], batch['real'], **options)
       for record in _records(pair, lines, batch, result):
         write(record)
@@ -164,6 +148,60 @@ def decode_lines(
     greedy = args.temperature <= sampling.MIN_TEMPERATURE
     summary['identical'] = identical if greedy else None
   return summary
+
+
+def draft_cost(
+    pair: pairs.Pair,
+    lines: list[str],
+    args: argparse.Namespace,
+    summary: dict[str, Any],
+) -> float:
+  """The paper's c: a step of the draft over a step of the target.
+
+  Args:
+    pair: target, draft, vocabulary.
+    lines: what to decode with the draft alone.
+    args: as for `decode_lines`.
+    summary: of `decode_lines` with `compare`, for the target's time.
+
+  Returns:
+    Ratio of the times per token of the two models decoding alone.
+  """
+  decoder = _Decoder(functools.partial(_alone, pair.draft), warm_up=True)
+  keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
+  for batch in _batches(pair, lines, args):
+    decoder(batch['text'], batch['real'], **_options(batch, args, keys))
+  per_token = summary['target_alone']['ms_per_token']
+  return decoder.summary()['ms_per_token'] / per_token
+
+
+def _as_arguments(model: pairs.Model, text: np.ndarray) -> dict[str, Any]:
+  """Padded text as encoder inputs, or as a decoder-only model's prompts."""
+  if model.decoder.config.decoder_only:
+    return {'inputs': None, 'prompts': text}
+  return {'inputs': text}
+
+
+def _alone(model: pairs.Model, text: np.ndarray, **options) -> DecodeResult:
+  return t5x_specdec.autoregressive_decode(
+      model.decoder, model.params, **_as_arguments(model, text), **options
+  )
+
+
+def _options(
+    batch: dict[str, Any], args: argparse.Namespace, keys: jax.Array
+) -> dict[str, Any]:
+  """What a batch is decoded with, whoever decodes it."""
+  rows = np.arange(batch['start'], batch['start'] + len(batch['text']))
+  return {
+      'max_decode_len': args.max_decode_len + batch['prompt_len'],
+      'temperature': args.temperature,
+      'topk': args.topk,
+      'topp': args.topp,
+      'num_decodes': args.num_decodes,
+      'rescale_log_probs': False,
+      'row_keys': keys[np.minimum(rows, len(keys) - 1)],
+  }
 
 
 def _batches(
@@ -214,7 +252,7 @@ def _records(
     texts = [pair.vocabulary.decode(row) for row in result.tokens[i]]
     stats = jax.tree.map(lambda x, i=i: x[i], result.stats)
     single = len(texts) == 1
-    yield {
+    record = {
         'line': number + 1,
         'input': lines[number],
         'truncated': batch['truncated'][i],
@@ -226,14 +264,27 @@ def _records(
             **stats.summary(),
         },
     }
+    if result.trace is not None:
+      traces = [
+          [
+              entry._asdict()
+              for entry in result.trace.rounds(
+                  (i, d), result.tokens[i, d], int(stats.emitted[d])
+              )
+          ]
+          for d in range(len(texts))
+      ]
+      record['trace'] = traces[0] if single else traces
+    yield record
+
+
+def number(value: float | None, form: str = '.2f') -> str:
+  """A figure for a person, 'n/a' where there is none."""
+  return 'n/a' if value is None else format(value, form)
 
 
 def describe(summary: dict[str, Any]) -> str:
   """The summary in a few lines for a person."""
-
-  def number(value, form='.2f'):
-    return 'n/a' if value is None else format(value, form)
-
   text = [
       f'{summary["lines"]} lines, {summary["emitted"]} tokens in '
       f'{summary["rounds"]} target calls: '

@@ -1,0 +1,118 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What was drafted in each round and how much of it stood: Figure 1's colours.
+
+Recorded inside the compiled loop when asked for. A row's position grows with
+every round, so rounds are filed under the position they started from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flax import struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Round(NamedTuple):
+  """One round of one decode.
+
+  Attributes:
+    position: tokens of text before it.
+    drafted: ids the draft proposed.
+    accepted: how many of them the target let stand.
+    next_token: the target's own token after these, None where the text ended
+      before it.
+  """
+
+  position: int
+  drafted: list[int]
+  accepted: int
+  next_token: int | None
+
+
+class Trace(struct.PyTreeNode):
+  """The rounds of all decodes; leading axes as in `DecodeResult.tokens`.
+
+  Attributes:
+    drafted: int32[..., length, gamma], the drafts of the round that started
+      from each length of text, -1 where there is none.
+    accepted: int32[..., length], -1 where no round started.
+  """
+
+  drafted: jax.Array
+  accepted: jax.Array
+
+  @classmethod
+  def empty(cls, rows: int, length: int, gamma: int) -> Trace:
+    """A trace without rounds."""
+    return cls(
+        drafted=jnp.full([rows, length, gamma], -1, jnp.int32),
+        accepted=jnp.full([rows, length], -1, jnp.int32),
+    )
+
+  def add_round(
+      self,
+      live: jax.Array,
+      positions: jax.Array,
+      drafts: jax.Array,
+      lengths: jax.Array,
+      accepted: jax.Array,
+  ) -> Trace:
+    """Files one round of the live rows.
+
+    Args:
+      live: bool[rows].
+      positions: int32[rows], tokens of text before the round.
+      drafts: int32[rows, gamma].
+      lengths: int32[rows], drafts that are real.
+      accepted: int32[rows].
+
+    Returns:
+      The new trace.
+    """
+    rows = jnp.arange(drafts.shape[0])
+    # Ended rows are filed out of range, and so nowhere.
+    at = jnp.where(live, positions, self.accepted.shape[1])
+    real = jnp.arange(drafts.shape[1]) < lengths[:, None]
+    return Trace(
+        drafted=self.drafted.at[rows, at].set(
+            jnp.where(real, drafts, -1), mode='drop'
+        ),
+        accepted=self.accepted.at[rows, at].set(accepted, mode='drop'),
+    )
+
+  def rounds(
+      self, index: tuple[int, ...], tokens: np.ndarray, emitted: int
+  ) -> list[Round]:
+    """The rounds of one decode, in order.
+
+    Args:
+      index: of the decode, as in `DecodeResult.tokens[index]`.
+      tokens: int[length], its text.
+      emitted: tokens it generated (`Stats.emitted`).
+
+    Returns:
+      One entry per round; what EOS cut off is left out.
+    """
+    accepted = np.asarray(self.accepted[index])
+    drafted = np.asarray(self.drafted[index])
+    starts = np.flatnonzero(accepted >= 0)
+    if not len(starts):
+      return []
+    end = int(starts[0]) + emitted
+    rounds = []
+    for start in map(int, starts):
+      n = min(int(accepted[start]), end - start)
+      after = start + n
+      rounds.append(
+          Round(
+              position=start,
+              drafted=[int(token) for token in drafted[start] if token >= 0],
+              accepted=n,
+              next_token=int(tokens[after]) if after < end else None,
+          )
+      )
+    return rounds

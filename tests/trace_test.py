@@ -1,0 +1,99 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds as they are recorded, by hand; and the theory they are held to."""
+
+import numpy as np
+import pytest
+
+import t5x_specdec
+from t5x_specdec import theory
+from t5x_specdec.testing import toys
+from t5x_specdec.trace import Round
+
+
+def test_rounds_of_a_script():
+  target = np.array([[2, 3, 4, 5, 6, 7, 8, 1, 9, 9], [5] * 10])
+  draft = np.array([[2, 3, 9, 5, 9, 7, 8, 1, 9, 9], [6] * 10])
+  decoder = toys.ScriptDecoder(17)
+  result = t5x_specdec.speculative_decode(
+      decoder,
+      decoder,
+      {'script': target},
+      {'script': draft},
+      np.array([[0], [1]]),
+      prompts=np.array([[0], [4]]),
+      gamma=3,
+      max_decode_len=10,
+      temperature=0.0,
+      trace=True,
+  )
+  trace = result.trace
+  rounds = trace.rounds((0, 0), np.asarray(result.tokens[0, 0]), 8)
+  assert rounds == [
+      Round(position=0, drafted=[2, 3, 9], accepted=2, next_token=4),
+      Round(position=3, drafted=[5, 9, 7], accepted=1, next_token=6),
+      # EOS was drafted and stood; what was drafted after it is cut off.
+      Round(position=5, drafted=[7, 8, 1], accepted=3, next_token=None),
+  ]
+  rounds = trace.rounds((1, 0), np.asarray(result.tokens[1, 0]), 9)
+  assert [entry.position for entry in rounds] == list(range(1, 10))
+  assert {entry.accepted for entry in rounds} == {0}
+  assert {entry.next_token for entry in rounds} == {5}
+  # Near the end there is room for fewer drafts.
+  assert [len(entry.drafted) for entry in rounds] == [3] * 6 + [2, 1, 0]
+
+
+def test_trace_changes_nothing_else():
+  target = np.random.default_rng(0).integers(2, 17, [3, 12])
+  draft = np.where(np.arange(12) % 3 == 2, 5, target)
+  decoder = toys.ScriptDecoder(17)
+  results = [
+      t5x_specdec.speculative_decode(
+          decoder,
+          decoder,
+          {'script': target},
+          {'script': draft},
+          np.arange(3)[:, None],
+          gamma=4,
+          max_decode_len=12,
+          temperature=0.0,
+          trace=trace,
+      )
+      for trace in (False, True)
+  ]
+  assert results[0].trace is None
+  np.testing.assert_array_equal(results[0].tokens, results[1].tokens)
+  for name, value in results[0].stats.summary().items():
+    assert results[1].stats.summary()[name] == value
+  accepted = np.asarray(results[1].trace.accepted)
+  assert (accepted >= 0).sum() == results[1].stats.summary()['rounds']
+  assert accepted[accepted >= 0].sum() == results[1].stats.summary()['accepted']
+
+
+@pytest.mark.parametrize(
+    'alpha, gamma, speed',
+    [
+        (0.6, 2, 1.96),
+        (0.7, 3, 2.53),
+        (0.8, 2, 2.44),
+        (0.8, 5, 3.69),
+        (0.9, 2, 2.71),
+        (0.9, 10, 6.86),
+    ],
+)
+def test_table_1(alpha, gamma, speed):
+  """The paper's Table 1, column speed, where c = 0."""
+  assert theory.expected_tokens(alpha, gamma) == pytest.approx(speed, abs=0.005)
+  assert theory.walltime_improvement(alpha, gamma, 0.0) == pytest.approx(
+      speed, abs=0.005
+  )
+
+
+def test_limits_of_the_theory():
+  alphas = np.array([0.0, 0.5, 1.0])
+  np.testing.assert_allclose(
+      theory.expected_tokens(alphas, 4), [1.0, 2 - 0.5**4, 5.0]
+  )
+  # Table 2, EnDe with T5-small: alpha .75, gamma 7, c .02.
+  speed = theory.walltime_improvement(0.75, 7, 0.02)
+  assert speed == pytest.approx(3.2, abs=0.07)
