@@ -26,16 +26,11 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_specdec import layers
 from t5x_specdec.parameters import check_params
-from t5x_specdec.parameters import MAX_DISTANCE
 from t5x_specdec.parameters import mlp_inputs
-from t5x_specdec.parameters import NUM_BUCKETS
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
-
-# What T5X adds to a masked attention logit. Selected here, not added, so that
-# a NaN under the mask is gone; a row with everything masked averages, as there.
-_MASKED = -1e10
 
 
 class BlockDecoder(Protocol):
@@ -98,53 +93,6 @@ class DecoderState(struct.PyTreeNode):
   cross_values: tuple[jax.Array, ...]
   inputs_mask: jax.Array | None
   distance_bias: jax.Array
-
-
-def _buckets(distance: np.ndarray, bidirectional: bool) -> np.ndarray:
-  """Relative position buckets (`RelativePositionBiases` in T5X's layers.py).
-
-  Computed by NumPy in float32 at trace time like T5X, so that a distance on the
-  border of two buckets rounds into the same one.
-
-  Args:
-    distance: int array, query position minus key position.
-    bidirectional: True in the encoder.
-
-  Returns:
-    int32 array of bucket numbers in [0, NUM_BUCKETS).
-  """
-  count, first = NUM_BUCKETS, np.zeros_like(distance)
-  if bidirectional:
-    count //= 2
-    first = np.where(distance < 0, count, 0)
-    distance = np.abs(distance)
-  distance = np.maximum(distance, 0)
-  exact = count // 2
-  scaled = distance.astype(np.float32) / exact + np.finfo(np.float32).eps
-  log_bucket = np.log(scaled) / np.log(MAX_DISTANCE / exact) * (count - exact)
-  far = np.minimum(exact + log_bucket.astype(np.int32), count - 1)
-  return (first + np.where(distance < exact, distance, far)).astype(np.int32)
-
-
-def _rms_norm(params: PyTree, x: jax.Array, dtype: Any) -> jax.Array:
-  """T5 layer norm: root mean square in float32, no mean, no bias."""
-  x = x.astype(jnp.float32)
-  mean_square = jnp.mean(lax.square(x), axis=-1, keepdims=True)
-  normed = (x * lax.rsqrt(mean_square + 1e-6)).astype(dtype)
-  return normed * params['scale'].astype(dtype)
-
-
-def _activation(name: str, x: jax.Array) -> jax.Array:
-  return x if name == 'linear' else getattr(jax.nn, name)(x)
-
-
-def _write(cache: jax.Array, block: jax.Array, positions: jax.Array):
-  """Overwrites cache[b, :, positions[b]:positions[b]+K] with block[b]."""
-  if cache.shape[0] == 1:
-    return lax.dynamic_update_slice(cache, block, (0, 0, positions[0], 0))
-  return jax.vmap(lambda c, x, p: lax.dynamic_update_slice(c, x, (0, p, 0)))(
-      cache, block, positions
-  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +177,7 @@ class T5:
           self._project_cross(params, inputs),
       )
     table = params['decoder']['relpos_bias']['rel_embedding'].astype(cfg.dtype)
-    buckets = _buckets(np.arange(max_len), bidirectional=False)
+    buckets = layers.relative_buckets(np.arange(max_len), bidirectional=False)
     return DecoderState(
         keys=empty,
         values=empty,
@@ -252,7 +200,8 @@ class T5:
     cfg = self.config
     encoder = params['encoder']
     position = np.arange(inputs.shape[1])
-    buckets = _buckets(position[:, None] - position[None, :], True)
+    distance = position[:, None] - position[None, :]
+    buckets = layers.relative_buckets(distance, bidirectional=True)
     table = encoder['relpos_bias']['rel_embedding'].astype(cfg.dtype)
     bias = table[:, buckets][None]
     valid = inputs > 0
@@ -260,14 +209,14 @@ class T5:
     x = self._embed(params, inputs)
     for i in range(cfg.num_encoder_layers):
       layer = encoder[f'layers_{i}']
-      y = _rms_norm(layer['pre_attention_layer_norm'], x, cfg.dtype)
+      y = layers.rms_norm(layer['pre_attention_layer_norm'], x, cfg.dtype)
       attention = layer['attention']
       q, k, v = (
           self._heads(attention[name], y) for name in ('query', 'key', 'value')
       )
       x = x + self._attend(attention['out'], q, k, v, bias, mask)
       x = x + self._mlp(layer, x)
-    return _rms_norm(encoder['encoder_norm'], x, cfg.dtype)
+    return layers.rms_norm(encoder['encoder_norm'], x, cfg.dtype)
 
   def decode_block(
       self,
@@ -309,7 +258,7 @@ class T5:
     keys, values = [], []
     for i in range(cfg.num_decoder_layers):
       layer = decoder[f'layers_{i}']
-      y = _rms_norm(layer['pre_self_attention_layer_norm'], x, cfg.dtype)
+      y = layers.rms_norm(layer['pre_self_attention_layer_norm'], x, cfg.dtype)
       y, k, v = self._self_attention(
           layer['self_attention'],
           y,
@@ -323,12 +272,13 @@ class T5:
       x = x + y
       if cross_mask is not None:
         attention = layer['encoder_decoder_attention']
-        y = _rms_norm(layer['pre_cross_attention_layer_norm'], x, cfg.dtype)
+        norm = layer['pre_cross_attention_layer_norm']
+        y = layers.rms_norm(norm, x, cfg.dtype)
         q = self._heads(attention['query'], y)
         k, v = state.cross_keys[i], state.cross_values[i]
         x = x + self._attend(attention['out'], q, k, v, None, cross_mask)
       x = x + self._mlp(layer, x)
-    x = _rms_norm(decoder['decoder_norm'], x, cfg.dtype)
+    x = layers.rms_norm(decoder['decoder_norm'], x, cfg.dtype)
     state = state.replace(keys=tuple(keys), values=tuple(values))
     return self._logits(params, x), state
 
@@ -385,34 +335,32 @@ class T5:
     # queries that do not attend to it (0 x NaN is NaN). So no NaN is stored,
     # and the token that made it answers with NaN itself.
     finite = jnp.all(jnp.isfinite(k) & jnp.isfinite(v), axis=(1, 3))
-    keys = _write(cache[0], jnp.where(jnp.isfinite(k), k, 0), positions)
-    values = _write(cache[1], jnp.where(jnp.isfinite(v), v, 0), positions)
+    keys = layers.write(cache[0], jnp.where(jnp.isfinite(k), k, 0), positions)
+    values = layers.write(cache[1], jnp.where(jnp.isfinite(v), v, 0), positions)
     out = self._attend(params['out'], q, keys, values, bias, mask)
     return jnp.where(finite[..., None], out, jnp.nan), keys, values
 
   def _attend(self, params, q, k, v, bias, mask) -> jax.Array:
-    """Dot-product attention and its output projection, unscaled as in T5."""
+    """Attention and its output projection."""
     cfg = self.config
-    if cfg.float32_attention_logits:
-      q, k = q.astype(jnp.float32), k.astype(jnp.float32)
-    logits = jnp.einsum('bhqd,bhkd->bhqk', q, k)
-    if bias is not None:
-      logits = logits + bias.astype(logits.dtype)
-    # float16 does not reach -1e10, and its -inf would make an all-masked row
-    # NaN where the other dtypes average.
-    masked = max(_MASKED, float(jnp.finfo(logits.dtype).min))
-    logits = jnp.where(mask, logits, jnp.asarray(masked, logits.dtype))
-    weights = jax.nn.softmax(logits).astype(cfg.dtype)
-    y = jnp.einsum('bhqk,bhkd->bqhd', weights, v)
-    return y.reshape(*y.shape[:2], -1) @ params['kernel']
+    y = layers.attend(
+        q,
+        k,
+        v,
+        bias=bias,
+        mask=mask,
+        dtype=cfg.dtype,
+        float32_logits=cfg.float32_attention_logits,
+    )
+    return y @ params['kernel']
 
   def _mlp(self, layer: PyTree, x: jax.Array) -> jax.Array:
     """Feed-forward block with its norm, gated where several activations."""
     cfg = self.config
-    y = _rms_norm(layer['pre_mlp_layer_norm'], x, cfg.dtype)
+    y = layers.rms_norm(layer['pre_mlp_layer_norm'], x, cfg.dtype)
     mlp = layer['mlp']
     parts = [
-        _activation(activation, y @ mlp[name]['kernel'])
+        layers.activation(activation, y @ mlp[name]['kernel'])
         for name, activation in mlp_inputs(cfg)
     ]
     return functools.reduce(operator.mul, parts) @ mlp['wo']['kernel']
