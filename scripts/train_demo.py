@@ -1,15 +1,22 @@
-"""Trains the demo pair: English to German help texts, target and draft.
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+r"""Trains the demo pair: English to German help texts, target and draft.
 
 Stages, in order; each continues where an interrupted run of it stopped:
 
   python scripts/train_demo.py data --work /tmp/demo
   python scripts/train_demo.py train --work /tmp/demo --model target
-  python scripts/train_demo.py train --work /tmp/demo --model draft --teacher
-  python scripts/train_demo.py export --work /tmp/demo
-  python scripts/train_demo.py evaluate --work /tmp/demo
+  python scripts/train_demo.py train --work /tmp/demo --model draft
+  python scripts/train_demo.py train --work /tmp/demo --model draft \
+      --teacher target --start draft --folder draft_distilled --minutes 8
+  python scripts/train_demo.py compare --work /tmp/demo \
+      --drafts draft draft_distilled
+  python scripts/train_demo.py export --work /tmp/demo --draft draft_distilled
+  python scripts/train_demo.py evaluate --work /tmp/demo --draft draft_distilled
 
 `data` needs a Debian machine with package lists, or the help pages already
-unpacked under --raw.
+unpacked under --raw. With --minutes the learning rate follows the clock; with
+--steps the same command gives the same weights again.
 """
 
 import argparse
@@ -23,6 +30,7 @@ from demo_training import data
 from demo_training import evaluate
 from demo_training import export
 from demo_training import sizes
+from demo_training import states
 from demo_training import train
 from demo_training import vocabulary
 import jax
@@ -72,13 +80,18 @@ def run_training(args: argparse.Namespace) -> None:
   recipe = train.Recipe(
       **{k: v for k, v in vars(args).items() if k in fields}
   )
-  teacher = None
+  teacher = start = None
   if args.teacher:
-    params, _ = train.load_params(args.work / 'target' / 'best.npz')
+    params, _ = states.load_params(args.work / args.teacher / 'best.npz')
     teacher = sizes.config('target', rows), params
-  trainer = train.Trainer(
-      config, recipe, args.work / (args.folder or args.model), teacher
-  )
+  if args.start:
+    start, _ = states.load_params(args.work / args.start / 'best.npz')
+  folder = args.work / (args.folder or args.model)
+  trainer = train.Trainer(config, recipe, folder, teacher, start)
+  described = {name: getattr(args, name) for name in sorted(fields)}
+  for name in ('batch_tokens', 'teacher', 'start'):
+    described[name] = getattr(args, name)
+  (folder / 'recipe.json').write_text(json.dumps(described, indent=2) + '\n')
   train_batches, dev_batches = (
       batches.Batches(
           _encoded(args, split), tokens=args.batch_tokens, seed=args.seed
@@ -100,15 +113,22 @@ def run_export(args: argparse.Namespace) -> None:
   )
 
 
+def run_compare(args: argparse.Namespace) -> None:
+  """Prints the alphas of --drafts on dev, to choose one of them by."""
+  found = evaluate.compare_drafts(args.work, args.target, args.drafts)
+  print(json.dumps(found, indent=2))
+
+
 def run_evaluate(args: argparse.Namespace) -> None:
-  """Measures the exported pair; writes measured.json and README.md to it."""
+  """Measures the exported pair; writes WORK/measured.json and its CARD.md."""
   out = args.out or args.work / 'export'
   folders = {'target': args.target, 'draft': args.draft}
   found = evaluate.measure(args.work, out, folders)
-  (out / 'measured.json').write_text(
+  found['machine'] = card.machine()
+  (args.work / 'measured.json').write_text(
       json.dumps(found, indent=2, ensure_ascii=False) + '\n'
   )
-  (out / 'README.md').write_text(card.write(found))
+  (out / 'CARD.md').write_text(card.write(found))
   print(card.write(found))
 
 
@@ -137,13 +157,16 @@ def _parser() -> argparse.ArgumentParser:
   sub.add_argument('--held_out_words', type=int, default=4)
 
   sub = stage('train', run_training)
-  sub.add_argument('--model', choices=('target', 'draft'), required=True)
+  sub.add_argument('--model', choices=sizes.MODELS, required=True)
   sub.add_argument('--folder', help='below --work; the name of the model')
   sub.add_argument(
       '--batch_tokens', type=int, default=320, help='target slots of a batch'
   )
   sub.add_argument(
-      '--teacher', action='store_true', help='learn the law of the target'
+      '--teacher', help='folder of the target whose law is to be learned'
+  )
+  sub.add_argument(
+      '--start', help='folder of the training to start from the best of'
   )
   for field in dataclasses.fields(train.Recipe):
     sub.add_argument(
@@ -151,14 +174,17 @@ def _parser() -> argparse.ArgumentParser:
     )
 
   sub = stage('export', run_export)
-  sub.add_argument('--models', nargs='+', default=['target', 'draft'])
+  sub.add_argument('--models', nargs='+', default=sizes.MODELS)
   sub.add_argument('--which', choices=('best', 'latest'), default='best')
   sub.add_argument('--export_dtype', default='bfloat16')
   stage('evaluate', run_evaluate)
+  sub = stage('compare', run_compare)
+  sub.add_argument('--drafts', nargs='+', default=['draft'])
+  sub.add_argument('--target', default='target')
   for name in ('export', 'evaluate'):
     sub = stages.choices[name]
     sub.add_argument('--out', type=pathlib.Path, help='instead of WORK/export')
-    for model in ('target', 'draft'):
+    for model in sizes.MODELS:
       sub.add_argument(
           f'--{model}', default=model, help='folder of its training in --work'
       )

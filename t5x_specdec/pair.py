@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 
 import jax
 
@@ -15,6 +16,9 @@ from t5x_specdec.parameters import config_from_params
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.vocabulary import check_same
 from t5x_specdec.vocabulary import Vocabulary
+
+# English to German, trained on LibreOffice's help: see its CARD.md.
+DEMO_PAIR = pathlib.Path(__file__).parent / 'demo_pair'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,3 +110,16 @@ def read_pair(
           f'at {model.path} scores only {model.decoder.vocab_size}'
       )
   return pair
+
+
+def read_demo_pair() -> Pair:
+  """Reads the pair that ships with the package, English to German.
+
+  Returns:
+    The pair, in float32.
+  """
+  return read_pair(
+      DEMO_PAIR / 'target',
+      DEMO_PAIR / 'draft',
+      DEMO_PAIR / 'vocabulary.model',
+  )

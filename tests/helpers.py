@@ -7,6 +7,8 @@ The upper half needs no T5X. `Stock` at the end imports it when it is made.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import functools
 import json
@@ -49,6 +51,17 @@ SEEDS = {'t5_1_0': 199, 't5_1_1': 91, 'decoder_only': 35}
 # An id that no model emits: decoding then never ends early.
 NO_EOS = 10_000
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
+
+
+@contextlib.contextmanager
+def quick_compilation(quick: bool = True) -> Iterator[None]:
+  """Turns XLA's optimizations off: it then compiles twice as fast."""
+  before = jax.config.read('jax_disable_most_optimizations')
+  jax.config.update('jax_disable_most_optimizations', quick or before)
+  try:
+    yield
+  finally:
+    jax.config.update('jax_disable_most_optimizations', before)
 
 
 def random_params(config: T5Config, seed: int) -> PyTree:
@@ -174,15 +187,23 @@ class Case:
     return np.broadcast_to(self.max_decode_steps, [len(self)])
 
   @property
+  def forced(self) -> np.ndarray:
+    """Which tokens the prompt fixes, bool[rows, length]."""
+    free = self.max_decode_len - self.prompts.shape[1]
+    return np.pad(self.prompts != 0, ((0, 0), (0, free)))
+
+  @property
+  def within(self) -> np.ndarray:
+    """Which tokens stand before the end of their row, bool[rows, length]."""
+    limit = np.minimum(self.forced.sum(1) + self.steps, self.max_decode_len)
+    eos = (self.tokens == self.eos_id) & ~self.forced
+    after_eos = np.cumsum(eos, axis=1) - eos > 0
+    return ~after_eos & (np.arange(self.max_decode_len) < limit[:, None])
+
+  @property
   def generated(self) -> np.ndarray:
     """Which tokens were generated and not forced, bool[rows, length]."""
-    forced = np.zeros(self.tokens.shape, bool)
-    forced[:, : self.prompts.shape[1]] = self.prompts != 0
-    limit = np.minimum(forced.sum(1) + self.steps, self.max_decode_len)
-    eos = (self.tokens == self.eos_id) & ~forced
-    after_eos = np.cumsum(eos, axis=1) - eos > 0
-    within = np.arange(self.max_decode_len) < limit[:, None]
-    return ~forced & ~after_eos & within
+    return self.within & ~self.forced
 
   def take(self, rows: np.ndarray) -> Case:
     """The case of these rows only."""
@@ -355,7 +376,7 @@ class Stock:
         num_decodes=num_decodes,
         rescale_log_probs=rescale_log_probs,
         topp=topp,
-        holes=has_holes(buffer[:, 1:]),
+        holes=self.config.decoder_only and has_holes(buffer[:, 1:]),
     )
     return np.asarray(tokens), np.asarray(scores)
 

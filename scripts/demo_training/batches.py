@@ -1,3 +1,5 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """Batches of a few fixed shapes, in an order fixed by the seed."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """English-German help paragraphs: obtained, aligned, filtered, split by page.
 
 The pages of Debian's LibreOffice Help packages (MPL-2.0) carry the same

@@ -1,117 +1,81 @@
-"""Quality and speculation on the held-out pages, and the model card."""
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Quality and speculation of the pair on pages it was not trained on."""
 
 import json
 import pathlib
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-import sacrebleu
-import sentencepiece
 
 from demo_training import batches as batching
+from demo_training import bleu
 from demo_training import data
+from demo_training import objective
 from demo_training import sizes
-from demo_training import train
+from demo_training import states
 from demo_training import vocabulary
-from t5x_specdec import checkpoint_reader
-from t5x_specdec import decoding
+from demo_training.translate import translate
+from demo_training.translate import Translations
 from t5x_specdec import network
-from t5x_specdec import parameters
+from t5x_specdec import pair as pairs_lib
+from t5x_specdec.pair import Model
+from t5x_specdec.vocabulary import Vocabulary
 
-GAMMA = 5
-
-Model = tuple[network.T5, parameters.PyTree]
-
-
-def load(folder: pathlib.Path) -> tuple[Model, int]:
-  """Reads an exported model: its network, its parameters and its step."""
-  checkpoint = checkpoint_reader.read_checkpoint(folder, dtype='float32')
-  config = parameters.config_from_params(checkpoint.params, dtype='float32')
-  return (network.T5(config), checkpoint.params), checkpoint.step
+GAMMAS = (3, 5)
+SAMPLES = 2
 
 
-class Decodes:
-  """The held-out pairs decoded in a few shapes, and what was counted.
+def load_state(path: pathlib.Path, model: str) -> Model:
+  """Reads a model in training, its parameters rounded as an export does.
 
-  Attributes:
-    texts: the translations, in the order of the pairs.
-    stats: totals over all rows, as `Stats.summary` names them.
+  Args:
+    path: `latest.npz` or `best.npz` of its folder.
+    model: 'target' or 'draft'.
   """
-
-  def __init__(
-      self,
-      pairs: list[data.Pair],
-      pieces: sentencepiece.SentencePieceProcessor,
-      target: Model,
-      draft: Model | None = None,
-      temperature: float = 0.0,
-  ):
-    """Decodes every pair's source.
-
-    Args:
-      pairs: source and reference texts.
-      pieces: the vocabulary.
-      target: the model to decode.
-      draft: the model that drafts; None decodes the target alone.
-      temperature: 0 is greedy; above, the law itself is sampled.
-    """
-    self.texts = [''] * len(pairs)
-    totals = dict.fromkeys(('overlap', 'judged', 'accepted', 'emitted'), 0.0)
-    totals['rounds'] = 0.0
-    batches = batching.Batches(
-        batching.encode(pairs, pieces), tokens=16 * sizes.CONTEXT, seed=0
-    )
-    for width, members in batches.epoch(None):
-      options = {
-          'max_decode_len': sizes.CONTEXT,
-          'temperature': temperature,
-          'topk': 0,
-      }
-      inputs = batches.build(width, members).inputs
-      if draft:
-        result = decoding.speculative_decode(
-            target[0],
-            draft[0],
-            target[1],
-            draft[1],
-            inputs,
-            gamma=GAMMA,
-            **options,
-        )
-      else:
-        result = decoding.autoregressive_decode(
-            target[0], target[1], inputs, **options
-        )
-      rows = np.asarray(result.tokens)[: len(members), 0].tolist()
-      for member, ids in zip(members, rows, strict=True):
-        self.texts[member] = pieces.decode(_text_ids(ids))
-      for name in totals:
-        counted = np.asarray(getattr(result.stats, name), np.float64)
-        totals[name] += counted[: len(members)].sum()
-    judged, rounds = max(totals['judged'], 1.0), max(totals['rounds'], 1.0)
-    self.stats = {
-        'alpha': totals['overlap'] / judged,
-        'accepted': totals['accepted'] / judged,
-        'tokens_per_target_call': totals['emitted'] / rounds,
-    }
+  params, step = states.load_params(path)
+  params = jax.tree.map(
+      lambda x: jnp.asarray(x, jnp.bfloat16).astype(jnp.float32), params
+  )
+  rows = params['token_embedder']['embedding'].shape[0]
+  decoder = network.T5(sizes.config(model, rows))
+  return Model(decoder, params, str(path), step)
 
 
-def _text_ids(ids: list[int]) -> list[int]:
-  """Returns the ids before EOS, without padding."""
-  if vocabulary.EOS_ID in ids:
-    ids = ids[: ids.index(vocabulary.EOS_ID)]
-  return [i for i in ids if i > vocabulary.UNK_ID]
+def compare_drafts(
+    work: pathlib.Path, target: str, drafts: list[str]
+) -> dict[str, dict[str, float]]:
+  """Measures alpha of several drafts on dev, to choose one.
 
+  Args:
+    work: folder of the training results.
+    target: folder below it of the target's training.
+    drafts: folders below it of the drafts' trainings.
 
-def bleu(texts: list[str], pairs: list[data.Pair]) -> tuple[float, str]:
-  """Returns corpus BLEU against the references, and sacrebleu's signature."""
-  metric = sacrebleu.metrics.BLEU()
-  score = metric.corpus_score(texts, [[german for _, german in pairs]])
-  return score.score, str(metric.get_signature())
+  Returns:
+    For each draft, its alphas and tokens per target call.
+  """
+  words = Vocabulary(work / 'vocabulary.model')
+  sources = [english for english, _ in data.read_pairs(work / 'dev.tsv')]
+  judge = load_state(work / target / 'best.npz', 'target')
+  found = {}
+  for name in drafts:
+    draft = load_state(work / name / 'best.npz', 'draft')
+    found[name] = {}
+    for temperature in (0.0, 1.0):
+      stats = translate(
+          sources, words, judge, draft, temperature=temperature
+      ).stats
+      for key in ('alpha', 'tokens_per_target_call'):
+        found[name][f'{key} at T={temperature:.0f}'] = stats[key]
+  return found
 
 
 def measure(
     work: pathlib.Path, export: pathlib.Path, folders: dict[str, str]
-) -> dict:
+) -> dict[str, Any]:
   """Measures the exported pair on the held-out test set.
 
   Args:
@@ -122,34 +86,111 @@ def measure(
   Returns:
     All the card states, ready for JSON.
   """
-  pairs = data.read_pairs(export / 'test.tsv')
-  pieces = vocabulary.load(export / 'vocabulary.model')
-  models, result = {}, {'test_pairs': len(pairs), 'gamma': GAMMA}
-  for name, folder in folders.items():
-    models[name], step = load(export / name)
-    decodes = Decodes(pairs, pieces, models[name])
-    score, result['bleu_signature'] = bleu(decodes.texts, pairs)
-    result[name] = {
-        'parameters': sizes.count(models[name][0].config),
-        'multiplications_per_step': sizes.step_cost(models[name][0].config),
-        'step': step,
-        'bleu': score,
-        **train.record(work / folder),
-    }
-    if name == 'target':
-      alone = decodes.texts
-      result['examples'] = _examples(pairs, alone)
-  for name, temperature in (('greedy', 0.0), ('sampled', 1.0)):
-    decodes = Decodes(
-        pairs, pieces, models['target'], models['draft'], temperature
+  pair = pairs_lib.read_pair(
+      export / 'target', export / 'draft', export / 'vocabulary.model'
+  )
+  words = pair.vocabulary
+  test = data.read_pairs(export / 'test.tsv')
+  sources = [english for english, _ in test]
+
+  def score(decodes: list[Translations]) -> np.ndarray:
+    references = [german for _, german in test]
+    return sum(
+        (bleu.statistics(decode.texts, references) for decode in decodes),
+        start=np.zeros((len(test), bleu.COUNTS), np.int64),
     )
-    result[name] = {**decodes.stats, 'bleu': bleu(decodes.texts, pairs)[0]}
-    if name == 'greedy':
-      same = [a == b for a, b in zip(alone, decodes.texts, strict=True)]
-      result[name]['identical'] = sum(same)
-  counts = work / 'counts.json'
-  result['counts'] = json.loads(counts.read_text())
+
+  greedy = translate(sources, words, pair.target)
+  result: dict[str, Any] = {
+      'test_pairs': len(test),
+      'samples': SAMPLES,
+      'bleu_signature': bleu.signature(),
+      'counts': json.loads((work / 'counts.json').read_text()),
+      'examples': _examples(test, greedy.texts),
+  }
+  alone = {
+      'target': [greedy],
+      'draft': [translate(sources, words, pair.draft)],
+  }
+  for name, model in (('target', pair.target), ('draft', pair.draft)):
+    result[name] = {
+        'parameters': sizes.count(model.decoder.config),
+        'multiplications_per_step': sizes.step_cost(model.decoder.config),
+        'step': model.step,
+        'dev_loss': dev_loss(work, model),
+        **_bleu(score(alone[name])),
+        **states.record(work, folders[name]),
+    }
+  for temperature in (0.0, 1.0):
+    # Samples with and without a draft are to be independent of each other.
+    seeds = range(0, 2 * SAMPLES, 2) if temperature else [0]
+    plain = [greedy]
+    if temperature:
+      plain = [
+          translate(
+              sources, words, pair.target, temperature=temperature, seed=seed
+          )
+          for seed in seeds
+      ]
+    expected = score(plain)
+    result[f'T={temperature:.0f}'] = found = {'alone': _bleu(expected)}
+    for gamma in GAMMAS:
+      decodes = [
+          translate(
+              sources,
+              words,
+              pair.target,
+              pair.draft,
+              gamma=gamma,
+              temperature=temperature,
+              seed=seed + 1,
+          )
+          for seed in seeds
+      ]
+      scored = score(decodes)
+      same = plain[0].tokens == decodes[0].tokens
+      found[f'gamma={gamma}'] = {
+          'identical': int(np.sum(np.all(same, axis=1))),
+          'bleu_difference_interval': bleu.interval(scored, expected),
+          **_bleu(scored),
+          **_ratios([decode.stats for decode in decodes]),
+      }
   return result
+
+
+def _bleu(rows: np.ndarray) -> dict[str, Any]:
+  return {'bleu': bleu.score(rows), 'bleu_interval': bleu.interval(rows)}
+
+
+def _ratios(stats: list[dict[str, Any]]) -> dict[str, float]:
+  """The ratios of `Stats.summary` over several decodes."""
+  names = ('judged', 'accepted', 'emitted', 'rounds')
+  total = {name: sum(part[name] for part in stats) for name in names}
+  overlap = sum(part['alpha'] * part['judged'] for part in stats)
+  return {
+      'alpha': overlap / total['judged'],
+      'alpha_empirical': total['accepted'] / total['judged'],
+      'tokens_per_target_call': total['emitted'] / total['rounds'],
+  }
+
+
+def dev_loss(work: pathlib.Path, model: Model) -> float:
+  """Returns a model's loss on dev, in nats per token."""
+  pieces = vocabulary.load(work / 'vocabulary.model')
+  pairs = batching.encode(data.read_pairs(work / 'dev.tsv'), pieces)
+  dev = batching.Batches(pairs, tokens=512, seed=0)
+
+  @jax.jit
+  def loss(params, inputs, targets):
+    shifted = objective.shift_right(targets)
+    logits = model.decoder.logits(params, inputs, shifted)
+    return jnp.stack(objective.cross_entropy(logits, targets))
+
+  sums = np.zeros(2)
+  for item in dev.epoch(None):
+    batch = dev.build(*item)
+    sums += np.asarray(loss(model.params, batch.inputs, batch.targets))
+  return float(sums[0] / sums[1])
 
 
 def _examples(pairs: list[data.Pair], texts: list[str]) -> list[list[str]]:

@@ -1,9 +1,11 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """Writes the pair as T5X checkpoints, beside its vocabulary and test set."""
 
 import pathlib
 import shutil
 
-from demo_training import train
+from demo_training import states
 from t5x_specdec.testing import checkpoint_writer
 
 
@@ -26,7 +28,7 @@ def export(
     dtype: 'bfloat16' or 'float32'.
   """
   for model, folder in sources.items():
-    params, step = train.load_params(work / folder / f'{which}.npz')
+    params, step = states.load_params(work / folder / f'{which}.npz')
     place = out / model
     if (place / f'checkpoint_{step}').exists():
       shutil.rmtree(place / f'checkpoint_{step}')

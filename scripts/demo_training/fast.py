@@ -1,3 +1,5 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """Matrix products in bfloat16 with float32 sums, in a form that CPUs do fast.
 
 XLA's CPU backend uses the AMX units only where bfloat16 operands, not

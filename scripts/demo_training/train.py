@@ -1,7 +1,8 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """Trains one model of the pair from scratch, resumably, on the CPU."""
 
 import dataclasses
-import os
 import pathlib
 import signal
 import time
@@ -13,10 +14,10 @@ import optax
 
 from demo_training import batches as batching
 from demo_training import fast
-from demo_training import vocabulary
+from demo_training import objective
+from demo_training import states
 from t5x_specdec import parameters
-
-PyTree = parameters.PyTree
+from t5x_specdec.parameters import PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,64 +82,6 @@ def optimizer(weight_decay: float) -> optax.GradientTransformation:
   )
 
 
-def shift_right(targets: jax.Array) -> jax.Array:
-  """Returns the decoder inputs: int32[batch, length], first token 0."""
-  return jnp.pad(targets[:, :-1], ((0, 0), (1, 0)))
-
-
-def cross_entropy(
-    logits: jax.Array,
-    targets: jax.Array,
-    smoothing: float = 0.0,
-    teacher_logits: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
-  """Sums the loss over the real tokens.
-
-  Args:
-    logits: float32[batch, length, vocab].
-    targets: int32[batch, length], 0 at padding.
-    smoothing: share of the probability spread over the vocabulary.
-    teacher_logits: float32[batch, length, vocab], whose law takes the place of
-      the targets as what to predict.
-
-  Returns:
-    Summed loss in nats, and the number of tokens.
-  """
-  weights = (targets > 0).astype(jnp.float32)
-  log_probs = jax.nn.log_softmax(logits)
-  if teacher_logits is None:
-    # Selected rather than gathered: the gradient of a gather is slow on a CPU.
-    chosen = jnp.arange(logits.shape[-1]) == targets[..., None]
-    wanted = jnp.sum(jnp.where(chosen, log_probs, 0), -1)
-    if smoothing:
-      wanted += smoothing * (jnp.mean(log_probs, -1) - wanted)
-  else:
-    wanted = jnp.sum(jax.nn.softmax(teacher_logits) * log_probs, -1)
-  return -jnp.sum(wanted * weights), jnp.sum(weights)
-
-
-def drop_words(tokens: jax.Array, share: float, key: jax.Array) -> jax.Array:
-  """Replaces a share of the tokens, padding and EOS apart, by unknown."""
-  dropped = jax.random.bernoulli(key, share, tokens.shape)
-  word = tokens > vocabulary.EOS_ID
-  return jnp.where(dropped & word, vocabulary.UNK_ID, tokens)
-
-
-def drop_units(params: PyTree, share: float, key: jax.Array) -> PyTree:
-  """Leaves a share of the feed-forward units out, the same for all tokens."""
-
-  def drop(index, path, kernel):
-    if [entry.key for entry in path[-2:]] != ['wo', 'kernel']:
-      return kernel
-    keep = jax.random.bernoulli(
-        jax.random.fold_in(key, index), 1.0 - share, (kernel.shape[0], 1)
-    )
-    return kernel * keep / (1.0 - share)
-
-  leaves, tree = jax.tree_util.tree_flatten_with_path(params)
-  return tree.unflatten([drop(i, *leaf) for i, leaf in enumerate(leaves)])
-
-
 class Trainer:
   """The training state of one model, its jitted steps and its files.
 
@@ -154,14 +97,16 @@ class Trainer:
       recipe: Recipe,
       folder: pathlib.Path,
       teacher: tuple[parameters.T5Config, PyTree] | None = None,
+      start: PyTree | None = None,
   ):
-    """Starts from `folder`'s checkpoint, or from fresh parameters.
+    """Goes on from `folder`'s files, where it has them.
 
     Args:
       config: the network.
       recipe: how to train it.
       folder: where its log and checkpoints are.
       teacher: network and parameters of the model whose law is to be learned.
+      start: the first parameters, instead of fresh ones.
     """
     self._recipe = recipe
     self._folder = folder
@@ -172,7 +117,9 @@ class Trainer:
     )
     self._optimizer = optimizer(recipe.weight_decay)
     self._key = jax.random.key(recipe.seed)
-    params = parameters.init_params(config, jax.random.fold_in(self._key, 0))
+    if start is None:
+      start = parameters.init_params(config, jax.random.fold_in(self._key, 0))
+    params = jax.tree.map(jnp.asarray, start)
     self.state = (params, self._optimizer.init(params))
     self.step = 0
     self.elapsed = 0.0
@@ -185,20 +132,22 @@ class Trainer:
   def _loss(self, params, teacher, inputs, targets, key):
     recipe = self._recipe
     noisy = [
-        drop_words(tokens, recipe.word_dropout, jax.random.fold_in(key, i))
-        for i, tokens in enumerate((inputs, shift_right(targets)))
+        objective.drop_words(
+            tokens, recipe.word_dropout, jax.random.fold_in(key, i)
+        )
+        for i, tokens in enumerate((inputs, objective.shift_right(targets)))
     ]
     if recipe.unit_dropout:
-      params = drop_units(
+      params = objective.drop_units(
           params, recipe.unit_dropout, jax.random.fold_in(key, 2)
       )
     logits = self._model.logits(params, *noisy)
     teacher_logits = None
     if self._teacher:
       teacher_logits = self._teacher.logits(
-          teacher, inputs, shift_right(targets)
+          teacher, inputs, objective.shift_right(targets)
       )
-    loss, count = cross_entropy(
+    loss, count = objective.cross_entropy(
         logits, targets, recipe.label_smoothing, teacher_logits
     )
     return loss / jnp.maximum(count, 1.0), (loss, count)
@@ -214,9 +163,9 @@ class Trainer:
     return (params, moments), jnp.stack(sums)
 
   def _measure_impl(self, params, inputs, targets):
-    logits = self._model.logits(params, inputs, shift_right(targets))
+    logits = self._model.logits(params, inputs, objective.shift_right(targets))
     hits = jnp.sum((jnp.argmax(logits, -1) == targets) & (targets > 0))
-    return jnp.stack([*cross_entropy(logits, targets), hits])
+    return jnp.stack([*objective.cross_entropy(logits, targets), hits])
 
   def evaluate(self, dev: batching.Batches) -> tuple[float, float]:
     """Returns loss per token, in nats, and token accuracy on `dev`."""
@@ -239,7 +188,7 @@ class Trainer:
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     saved = last = time.monotonic()
-    sums, seen = [], 0
+    sums, seen = [], self.elapsed
     epoch, order = -1, []
     while self.progress() < 1.0 and not stopped:
       number, index = divmod(self.step, train.per_epoch)
@@ -266,9 +215,10 @@ class Trainer:
       if clock - saved > self._recipe.save_seconds:
         self.save()
         saved = clock
-    self.save()
     if not stopped:
       self._report(sums, seen, epoch, 0.0, dev)
+    self.save()
+    if not stopped:
       self._log(f'finished: {self.step} steps, {self.elapsed:.0f} s')
 
   def _report(self, sums, since, epoch, rate, dev) -> None:
@@ -286,7 +236,8 @@ class Trainer:
     )
     if dev_loss < self.best:
       self.best = dev_loss
-      _write(self._folder / 'best.npz', self._named(self.state[0]))
+      named = states.named_params(self.state[0], self.step)
+      states.write(self._folder / 'best.npz', named)
 
   def _log(self, line: str) -> None:
     line = f'{time.strftime("%H:%M:%S")} {line}'
@@ -294,30 +245,27 @@ class Trainer:
     with (self._folder / 'train.log').open('a') as file:
       print(line, file=file)
 
-  def _named(self, params: PyTree) -> dict[str, np.ndarray]:
-    named = {
-        'params/' + '/'.join(path): np.asarray(leaf)
-        for path, leaf in parameters.flatten(params).items()
-    }
-    return {**named, 'step': np.int64(self.step)}
-
   def save(self) -> None:
-    """Writes the checkpoint; a crash leaves the one before."""
+    """Writes all that training needs to go on."""
     moments = {
         f'moments/{i}': np.asarray(leaf)
         for i, leaf in enumerate(jax.tree.leaves(self.state[1]))
     }
-    extra = {'elapsed': np.float64(self.elapsed), 'best': np.float64(self.best)}
-    _write(
+    states.write(
         self._folder / 'latest.npz',
-        {**self._named(self.state[0]), **moments, **extra},
+        {
+            **states.named_params(self.state[0], self.step),
+            **moments,
+            'elapsed': np.asarray(self.elapsed, np.float64),
+            'best': np.asarray(self.best, np.float64),
+        },
     )
 
   def _restore(self) -> None:
     path = self._folder / 'latest.npz'
     if not path.exists():
       return
-    params, self.step = load_params(path)
+    params, self.step = states.load_params(path)
     with np.load(path) as file:
       self.elapsed, self.best = float(file['elapsed']), float(file['best'])
       leaves, tree = jax.tree.flatten(self.state[1])
@@ -326,38 +274,3 @@ class Trainer:
       )
     self.state = (jax.tree.map(jnp.asarray, params), moments)
     self._log(f'continues from {path} at step {self.step}')
-
-
-def _write(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
-  part = path.with_suffix('.part')
-  with part.open('wb') as file:
-    np.savez(file, **arrays)
-  os.replace(part, path)
-
-
-def load_params(path: pathlib.Path) -> tuple[PyTree, int]:
-  """Reads parameters and step of a checkpoint that training wrote.
-
-  Args:
-    path: `latest.npz` or `best.npz` of a model's folder.
-
-  Returns:
-    The T5X parameter tree of float32 arrays, and the step.
-  """
-  with np.load(path) as file:
-    flat = {
-        tuple(name.split('/')[1:]): file[name]
-        for name in file.files
-        if name.startswith('params/')
-    }
-    return parameters.unflatten(flat), int(file['step'])
-
-
-def record(folder: pathlib.Path) -> dict[str, float]:
-  """Returns steps, minutes and best dev loss of the training in `folder`."""
-  with np.load(folder / 'latest.npz') as file:
-    return {
-        'last_step': int(file['step']),
-        'minutes': float(file['elapsed']) / 60.0,
-        'dev_loss': float(file['best']),
-    }

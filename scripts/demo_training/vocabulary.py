@@ -1,5 +1,8 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
 """One SentencePiece vocabulary for both languages, with T5's special ids."""
 
+import io
 import pathlib
 
 import sentencepiece
@@ -20,12 +23,13 @@ def learn(pairs: list[data.Pair], path: pathlib.Path, size: int) -> None:
 
   Args:
     pairs: the training pairs.
-    path: where to write the model, a name ending in .model.
+    path: where to write the model.
     size: how many pieces.
   """
+  learned = io.BytesIO()  # a file's path would be recorded in the model
   sentencepiece.SentencePieceTrainer.train(
       sentence_iterator=iter([side for pair in pairs for side in pair]),
-      model_prefix=str(path.with_suffix('')),
+      model_writer=learned,
       vocab_size=size,
       model_type='unigram',
       character_coverage=1.0,
@@ -37,7 +41,7 @@ def learn(pairs: list[data.Pair], path: pathlib.Path, size: int) -> None:
       num_threads=1,  # the sums of several threads round differently each time
       minloglevel=1,
   )
-  path.with_suffix('.vocab').unlink()
+  path.write_bytes(learned.getvalue())
 
 
 def load(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:

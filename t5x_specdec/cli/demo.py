@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import pathlib
 import random
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-import t5x_specdec
 from t5x_specdec import theory
 from t5x_specdec.cli import options
 from t5x_specdec.cli import runner
+from t5x_specdec.pair import DEMO_PAIR
 from t5x_specdec.vocabulary import EOS_ID
 from t5x_specdec.vocabulary import Vocabulary
-
-PAIR = pathlib.Path(t5x_specdec.__file__).parent / 'demo_pair'
 
 # What stood, what did not, and what the target put in its place.
 _STYLES = {
@@ -76,7 +73,7 @@ def held_out(count: int, seed: int) -> list[tuple[str, str]]:
   Returns:
     Pairs of a source and a human translation.
   """
-  lines = (PAIR / 'test.tsv').read_text(encoding='utf-8').splitlines()
+  lines = (DEMO_PAIR / 'test.tsv').read_text(encoding='utf-8').splitlines()
   if not 1 <= count <= len(lines):
     raise ValueError(f'--n must be in [1, {len(lines)}], got {count}')
   chosen = random.Random(seed).sample(lines, count)
@@ -91,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
     sources = held_out(args.n, args.seed)
   job = argparse.Namespace(
       **vars(args),
-      target=PAIR / 'target',
-      draft=PAIR / 'draft',
-      vocabulary=PAIR / 'vocabulary.model',
+      target=DEMO_PAIR / 'target',
+      draft=DEMO_PAIR / 'draft',
+      vocabulary=DEMO_PAIR / 'vocabulary.model',
       draft_vocabulary=None,
       dtype='float32',
       batch_size=1,
@@ -110,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
 
   def show(record: dict[str, Any]) -> None:
     record['reference'] = references[record['input']]
-    record['aux'].pop('nonfinite')
     examples.append(record)
     colour = bool(console.color_system)
     console.print(_rendered(record, pair.vocabulary, colour))

@@ -1,0 +1,68 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of t5x/infer.py tells while it writes: a chunk's statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+import logging
+from typing import Any
+
+import numpy as np
+
+from t5x_specdec.stats import Stats
+
+# Where a model's aux has the counters of `Stats`.
+SPECULATION = 'speculation'
+
+_logger = logging.getLogger(__name__)
+
+
+def summary(aux: Mapping[str, Any]) -> dict[str, Any] | None:
+  """Totals over the examples of an aux, see `Stats.summary`.
+
+  Args:
+    aux: as the models of `t5x_specdec.models` return it, arrays or lists.
+
+  Returns:
+    alpha, tokens_per_target_call and so on; None where aux has no counters.
+  """
+  if SPECULATION not in aux:
+    return None
+  counters = aux[SPECULATION]
+  return Stats(**{k: np.asarray(v) for k, v in counters.items()}).summary()  # pyright: ignore
+
+
+def write_inferences_to_file(
+    path: str,
+    inferences: tuple[Sequence[Any], Mapping[str, Any]],
+    task_ds: Any,
+    mode: str,
+    vocabulary: Any = None,
+    **kwargs,
+) -> None:
+  """T5X's own writer, after a line of log with the chunk's statistics.
+
+  Args:
+    path: file to write.
+    inferences: predictions and aux; in mode 'predict' there is no aux.
+    task_ds: the chunk's examples.
+    mode: infer.py's.
+    vocabulary: of the outputs.
+    **kwargs: as of `t5x.infer.write_inferences_to_file`, for gin to bind.
+  """
+  from t5x import infer
+
+  if totals := summary(inferences[1]):
+    _logger.info(
+        '%s: alpha %s, %s tokens per target call over %d calls',
+        path,
+        *(
+            'unknown' if totals[name] is None else f'{totals[name]:.3f}'
+            for name in ('alpha', 'tokens_per_target_call')
+        ),
+        totals['rounds'],
+    )
+  infer.write_inferences_to_file(
+      path, inferences, task_ds, mode, vocabulary, **kwargs
+  )

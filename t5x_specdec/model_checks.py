@@ -1,0 +1,209 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a T5X model refuses when it is built, in one line each.
+
+Gin binds much that a class never sees: options of a decode function that is not
+the one in use, or fields of a draft that its scope took from the target. Here
+they are looked up. Imports neither T5X nor seqio: `models` passes in theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+import inspect
+from typing import Any
+
+import gin
+
+from t5x_specdec import decoding
+from t5x_specdec.network import T5
+
+# The scope of the draft in gin, and where its parameters stand in the tree.
+DRAFT = 'draft'
+
+# What a model itself passes to `decode_fn`.
+OWN = (
+    'target',
+    'draft',
+    'target_params',
+    'draft_params',
+    'inputs',
+    'prompts',
+    'max_decode_len',
+    'num_decodes',
+)
+
+# Where what a model sets has another name than `decode_fn` has for it.
+_INSTEAD = {'num_decodes': 'default_decoder_params'}
+
+
+def bindings(configurable: Any) -> dict[str, Any]:
+  """What gin binds for a function or class; nothing where gin is not used."""
+  try:
+    return gin.get_bindings(configurable)
+  except ValueError:  # not among what gin files mention
+    return {}
+
+
+def configured(function: Callable[..., Any]) -> Callable[..., Any]:
+  """The version of a function that gin's bindings apply to, if there are any.
+
+  Args:
+    function: what gin files name with an @.
+
+  Returns:
+    The function as gin has it, or itself.
+  """
+  return gin.get_configurable(function) if bindings(function) else function
+
+
+def options(decode_fn: Callable[..., Any]) -> set[str]:
+  """Names that `decoder_params` may give a decode function."""
+  return set(inspect.signature(decode_fn).parameters) - set(OWN)
+
+
+def check_decode_fn(
+    decode_fn: Callable[..., Any],
+    model: str,
+    stock: Callable[..., Any],
+    sets: Collection[str] = OWN,
+) -> None:
+  """Refuses what is no speculative decoder, and bindings without effect.
+
+  Args:
+    decode_fn: what the model is to decode with.
+    model: the model's class.
+    stock: T5X's `temperature_sample`, whose bindings would have no effect.
+    sets: what the model passes itself, so that bindings would have none either.
+
+  Raises:
+    ValueError: saying what to bind.
+  """
+  parameters = inspect.signature(decode_fn).parameters
+  if not all(name in parameters for name in OWN):
+    name = getattr(decode_fn, '__name__', repr(decode_fn))
+    raise ValueError(
+        f'decode_fn {name} cannot decode speculatively: bind models.{model}.'
+        'decode_fn = @decoding.speculative_decode (from t5x_specdec import '
+        'decoding), with temperature, topk and topp as its bindings'
+    )
+  ours = bindings(decoding.speculative_decode)
+  for name in sorted(set(ours) & set(sets)):
+    raise ValueError(
+        f'decoding.speculative_decode.{name} is bound, but the model itself '
+        f'sets it: bind models.{model}.{_INSTEAD.get(name, name)} instead'
+    )
+  lost = bindings(stock)
+  for name in sorted(set(lost) - set(ours)):
+    if name not in parameters:
+      raise ValueError(
+          f'decoding.temperature_sample.{name} is bound, which speculative '
+          'decoding does not support: leave it unbound'
+      )
+    raise ValueError(
+        f'decoding.temperature_sample.{name} = {lost[name]!r} is bound, but '
+        'decoding is speculative and does not use it: bind '
+        f'decoding.speculative_decode.{name} = {lost[name]!r} (or another '
+        'value) as well'
+    )
+
+
+def check_stock_decode_fn(
+    bound: Callable[..., Any], beam_search: Callable[..., Any]
+) -> None:
+  """Refuses a target's gin file that asks for beam search by name.
+
+  Args:
+    bound: the decode function that gin binds for T5X's own model class.
+    beam_search: T5X's.
+
+  Raises:
+    ValueError: saying what to bind.
+  """
+  if inspect.unwrap(bound) is beam_search:
+    raise ValueError(
+        "the target's gin binds EncoderDecoderModel.decode_fn = "
+        '@decoding.beam_search, which speculative decoding does not replace: '
+        'bind EncoderDecoderModel.decode_fn = @decoding.temperature_sample '
+        '(from t5x import decoding) if sampling is what you want'
+    )
+
+
+def check_network(model: str, config: Any) -> None:
+  """Refuses networks that `network.T5` does not read; raises ValueError.
+
+  Args:
+    model: 'target' or 'draft'.
+    config: of its module.
+  """
+  if hasattr(config, 'scan_layers'):
+    raise ValueError(
+        f'the {model} is a network of t5x/examples/scalable_t5, which is not '
+        'supported: every layer of it has a relative position bias of its own; '
+        'use t5x/examples/t5'
+    )
+
+
+def check_draft_bindings(config: Any, draft_config: Any) -> None:
+  """Refuses a draft that took fields from the target: gin's scopes nest.
+
+  Args:
+    config: the target's network config.
+    draft_config: the draft's.
+
+  Raises:
+    ValueError: naming the fields that the scope `draft` leaves out.
+  """
+  kind = type(draft_config)
+  inherited = set(bindings(kind))
+  if not inherited or kind is not type(config):
+    return
+  with gin.config_scope([DRAFT]):  # and not MODEL, where gin builds it
+    own = gin.get_bindings(kind, inherit_scopes=False)
+  missing = sorted(inherited - set(own) - {'dropout_rate'})
+  if missing:
+    raise ValueError(
+        f'the draft would take {", ".join(missing)} from the target: bind '
+        f'{", ".join(f"draft/network.{kind.__name__}.{n}" for n in missing)}'
+    )
+
+
+def _same_vocabulary(target: Any, draft: Any) -> bool:
+  """Whether two vocabularies mean the same by every id, wherever they lie."""
+  if (target.vocab_size, target.eos_id) != (draft.vocab_size, draft.eos_id):
+    return False
+  if hasattr(target, 'sp_model') and hasattr(draft, 'sp_model'):
+    return target.sp_model == draft.sp_model
+  return target == draft
+
+
+def check_pair(
+    target: T5, draft: T5, vocabulary: Any, draft_vocabulary: Any | None
+) -> None:
+  """Refuses a draft of another vocabulary.
+
+  Args:
+    target: the target's network.
+    draft: the draft's.
+    vocabulary: the target's output vocabulary, a `seqio.Vocabulary`.
+    draft_vocabulary: the draft's, None where it is said to be the same.
+
+  Raises:
+    ValueError: naming both.
+  """
+  if target.vocab_size != draft.vocab_size:
+    raise ValueError(
+        'target and draft must share one vocabulary: vocab_size of the target '
+        f'is {target.vocab_size}, of the draft {draft.vocab_size}'
+    )
+  if draft_vocabulary is None or draft_vocabulary is vocabulary:
+    return
+  if not _same_vocabulary(vocabulary, draft_vocabulary):
+    described = [
+        f'{words} ({words.vocab_size} ids, EOS {words.eos_id})'
+        for words in (vocabulary, draft_vocabulary)
+    ]
+    raise ValueError(
+        'target and draft must share one vocabulary, but the '
+        f"target's {described[0]} and the draft's {described[1]} differ"
+    )

@@ -1,0 +1,362 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""T5X models that decode speculatively.
+
+`SpeculativeEncoderDecoderModel` and `SpeculativeDecoderOnlyModel` stand where
+T5X's own classes stand in a gin file. Target and draft stay stock flax modules;
+only `predict_batch` and `predict_batch_with_aux` differ: they read the modules'
+configs and run `t5x_specdec.decoding` over the same parameters.
+
+T5X knows one tree of parameters per model. Here it is the target's own tree,
+names unchanged, with the draft's under `draft` beside `encoder` and `decoder`:
+flax passes over collections' entries that a module does not ask for, so loss,
+scores, scanned layers' annotations and every regular expression of the user's
+over `target/...` work as they are, and only what needs the draft knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+import dataclasses
+import functools
+from typing import Any
+
+from flax import core as flax_core
+from flax import linen as nn
+from flax.linen import partitioning as flax_partitioning
+import jax
+import jax.numpy as jnp
+import seqio
+from t5x import decoding as t5x_decoding
+from t5x import models
+
+from t5x_specdec import decoding
+from t5x_specdec import model_checks
+from t5x_specdec.inference import SPECULATION
+from t5x_specdec.model_checks import DRAFT
+from t5x_specdec.network import T5
+from t5x_specdec.parameters import PyTree
+
+
+def split_draft(tree: Mapping[str, Any]) -> tuple[PyTree, PyTree]:
+  """Splits a model's parameters, or any tree of their names.
+
+  Args:
+    tree: mapping with the target's entries and `draft`.
+
+  Returns:
+    The target's tree and the draft's.
+  """
+  tree = flax_core.unfreeze(tree)
+  return {k: v for k, v in tree.items() if k != DRAFT}, tree[DRAFT]
+
+
+def join_draft(target: Mapping[str, Any], draft: PyTree) -> PyTree:
+  """The inverse of `split_draft`."""
+  return flax_core.freeze({**target, DRAFT: draft})
+
+
+class _Speculative(models.BaseTransformerModel):
+  """What both models share: the draft beside the target, and the decoding."""
+
+  _STOCK: type[models.BaseTransformerModel]
+
+  def __init__(
+      self,
+      module: nn.Module | None = None,
+      draft_module: nn.Module | None = None,
+      *,
+      gamma: int | None = None,
+      draft_vocabulary: seqio.Vocabulary | None = None,
+      decode_fn: Callable[..., decoding.DecodeResult] | None = None,
+      seed: int | None = None,
+      **kwargs,
+  ):
+    name = type(self).__name__
+    stock = model_checks.bindings(self._STOCK)
+    if 'decode_fn' in stock:
+      model_checks.check_stock_decode_fn(
+          stock.pop('decode_fn'), t5x_decoding.beam_search
+      )
+    kwargs = {**stock, **kwargs}
+    if module is not None:
+      kwargs['module'] = module
+    if draft_module is None:
+      raise ValueError(
+          f'no draft: bind models.{name}.draft_module, or give '
+          't5x_specdec/configs/runs/infer_speculative.gin'
+      )
+    if decode_fn is None:
+      decode_fn = model_checks.configured(decoding.speculative_decode)
+    model_checks.check_decode_fn(
+        decode_fn,
+        name,
+        t5x_decoding.temperature_sample,
+        model_checks.OWN + (() if gamma is None else ('gamma',)),
+    )
+    super().__init__(decode_fn=decode_fn, **kwargs)
+    model_checks.check_network('target', self.module.config)
+    model_checks.check_network('draft', draft_module.config)  # pyright: ignore
+    model_checks.check_draft_bindings(
+        self.module.config, draft_module.config  # pyright: ignore
+    )
+    self.draft_module = draft_module
+    self.gamma = gamma
+    self._seed = seed
+    self._target = T5(self.module.config)
+    self._draft = T5(draft_module.config)  # pyright: ignore
+    self._draft_init = self._STOCK(
+        **{**kwargs, 'module': draft_module}
+    ).get_initial_variables
+    model_checks.check_pair(
+        self._target, self._draft, self.output_vocabulary, draft_vocabulary
+    )
+
+  def get_initial_variables(
+      self,
+      rng: jax.Array,
+      input_shapes: Mapping[str, Any],
+      input_types: Mapping[str, jnp.dtype] | None = None,
+  ) -> flax_core.FrozenDict:
+    """Initial variables of the target, the draft's under `draft` in each.
+
+    The draft's logical axes are the module's own with `draft_` before each
+    name. No rule of T5X's knows these, so a draft is replicated until
+    `standard_logical_axis_rules.additional_rules` maps, say, `draft_mlp` to
+    'model'.
+
+    Args:
+      rng: random key.
+      input_shapes: shape of each feature, batch first.
+      input_types: dtype of each feature.
+
+    Returns:
+      `params` and `params_axes`, and what else the target has.
+    """
+    variables = super().get_initial_variables(rng, input_shapes, input_types)  # pyright: ignore
+    if DRAFT in variables['params']:
+      raise ValueError(
+          f'the target has parameters named {DRAFT!r} itself: '
+          f'{sorted(variables["params"])}'
+      )
+    draft = self._draft_init(
+        jax.random.fold_in(rng, 1), input_shapes, input_types
+    )
+
+    def rename(axes):
+      names = [name and f'{DRAFT}_{name}' for name in axes.names]
+      return flax_partitioning.AxisMetadata(names=tuple(names))
+
+    joined = dict(variables)
+    joined['params'] = join_draft(variables['params'], draft['params'])
+    if 'params_axes' in draft:
+      axes = jax.tree.map(
+          rename,
+          draft['params_axes'],
+          is_leaf=lambda x: isinstance(x, flax_partitioning.AxisMetadata),
+      )
+      joined['params_axes'] = join_draft(variables['params_axes'], axes)
+    return flax_core.freeze(joined)
+
+  def _speculate(
+      self,
+      params: PyTree,
+      inputs: jax.Array | None,
+      prompts: jax.Array | None,
+      max_decode_len: int,
+      *,
+      rng: jax.Array | None,
+      num_decodes: int,
+      decoder_params: Mapping[str, Any] | None,
+  ) -> decoding.DecodeResult:
+    """Runs `decode_fn` on a batch; the model's and T5X's names translated."""
+    options = dict(decoder_params or {})
+    decode_rng = options.pop('decode_rng', None)
+    if rng is not None and decode_rng is not None:
+      raise ValueError(
+          f'Got RNG both from the `rng` argument ({rng}) and '
+          f"`decoder_params['decode_rng']` ({decode_rng}). Please specify one "
+          'or the other.'
+      )
+    rng = decode_rng if rng is None else rng
+    if self._seed is not None:
+      rng = jax.random.PRNGKey(0) if rng is None else rng
+      rng = jax.random.fold_in(rng, self._seed)
+    if 'eos_id' not in options:
+      options['eos_id'] = self.output_vocabulary.eos_id or 1
+    if self.gamma is not None:
+      options.setdefault('gamma', self.gamma)
+    known = model_checks.options(self.decode_fn)
+    if unknown := sorted(set(options) - known):
+      raise ValueError(
+          f'decoder_params {unknown} are not supported by speculative decoding,'
+          f' which takes {sorted(known - {"rng"})} and decode_rng'
+      )
+    target_params, draft_params = split_draft(params)
+    return self.decode_fn(  # pyright: ignore
+        self._target,
+        self._draft,
+        target_params,
+        draft_params,
+        inputs,
+        prompts=prompts,
+        max_decode_len=max_decode_len,
+        num_decodes=num_decodes,
+        rng=rng,
+        **options,
+    )
+
+
+def _select(
+    result: decoding.DecodeResult, return_all_decodes: bool
+) -> tuple[jax.Array, dict[str, Any]]:
+  """Tokens and aux as T5X returns them, batch first in every leaf.
+
+  Args:
+    result: of a decode.
+    return_all_decodes: whether to keep all decodes or only the best one.
+
+  Returns:
+    int32[batch, (num_decodes,) length] and {'scores': ..., 'speculation':
+    {counter: ...}}, the counters those of `stats.Stats`.
+  """
+  if not return_all_decodes:
+    result = jax.tree.map(lambda x: x[:, -1], result)
+  counters = {
+      field.name: getattr(result.stats, field.name)
+      for field in dataclasses.fields(result.stats)
+  }
+  return result.tokens, {'scores': result.scores, SPECULATION: counters}
+
+
+class SpeculativeEncoderDecoderModel(_Speculative, models.EncoderDecoderModel):
+  """`t5x.models.EncoderDecoderModel` that decodes with a draft.
+
+  Every argument of the stock class is taken, too. Under gin those that are not
+  bound here come from the bindings of the stock class itself, so that a
+  target's own gin file stays as it is.
+
+  Attributes:
+    module: the target, a stock encoder-decoder module.
+    draft_module: the draft, likewise, of the same vocabulary.
+    gamma: drafts per round; None leaves it to `decode_fn`.
+    draft_vocabulary: the draft's, compared with the output vocabulary; None
+      says that it is the same.
+    decode_fn: called like `decoding.speculative_decode`, which it defaults to.
+    seed: folded into the key of every batch; infer.py's own is constant.
+  """
+
+  _STOCK = models.EncoderDecoderModel
+
+  def predict_batch_with_aux(
+      self,
+      params: PyTree,
+      batch: Mapping[str, jax.Array],
+      rng: jax.Array | None = None,
+      decoder_params: MutableMapping[str, Any] | None = None,
+      return_all_decodes: bool | None = None,
+      num_decodes: int | None = None,
+      prompt_with_targets: bool = False,
+  ) -> tuple[jax.Array, dict[str, Any]]:
+    """Decodes a batch; arguments and results as those of the stock class.
+
+    Args:
+      params: the model's parameters.
+      batch: int32[batch, length] features, `encoder_input_tokens` and
+        `decoder_input_tokens`.
+      rng: random key.
+      decoder_params: options of `decode_fn`, and `decode_rng`.
+      return_all_decodes: all decodes or only the best.
+      num_decodes: decodes per input.
+      prompt_with_targets: whether `decoder_input_tokens`, EOS removed, are a
+        forced prompt.
+
+    Returns:
+      int32[batch, length] tokens, or int32[batch, num_decodes, length] by
+      rising score; and aux, scores and counters of `stats.Stats`.
+    """
+    defaults: Any = self._default_decoder_params
+    if return_all_decodes is None:
+      return_all_decodes = bool(defaults.return_all_decodes)
+    if num_decodes is None:
+      num_decodes = int(defaults.num_decodes)
+    tokens = batch['decoder_input_tokens']
+    prompts = None
+    if prompt_with_targets:
+      # The start token is ours to give; an EOS would end the text at once.
+      prompts = tokens[:, 1:]
+      prompts = prompts * (prompts != self.output_vocabulary.eos_id)
+    result = self._speculate(
+        params,
+        batch['encoder_input_tokens'],
+        prompts,
+        tokens.shape[1],
+        rng=rng,
+        num_decodes=num_decodes,
+        decoder_params=decoder_params,
+    )
+    return _select(result, return_all_decodes)
+
+
+class SpeculativeDecoderOnlyModel(_Speculative, models.DecoderOnlyModel):
+  """`t5x.models.DecoderOnlyModel` that decodes with a draft.
+
+  Attributes: see `SpeculativeEncoderDecoderModel`.
+  """
+
+  _STOCK = models.DecoderOnlyModel
+
+  @functools.wraps(_Speculative.__init__)
+  def __init__(self, *args, **kwargs):
+    super().__init__(*args, **kwargs)
+    if self._inputs_bidirectional_attention:
+      raise ValueError(
+          'inputs_bidirectional_attention (a prefix LM) is not supported by '
+          'speculative decoding: its network is causal'
+      )
+
+  def predict_batch_with_aux(
+      self,
+      params: PyTree,
+      batch: Mapping[str, jax.Array],
+      rng: jax.Array | None = None,
+      *,
+      return_all_decodes: bool = False,
+      num_decodes: int = 1,
+      decoder_params: MutableMapping[str, Any] | None = None,
+  ) -> tuple[jax.Array, dict[str, Any]]:
+    """Continues the inputs of a batch; as in the stock class.
+
+    Args:
+      params: the model's parameters.
+      batch: int32[batch, length] features, `decoder_input_tokens` and
+        `decoder_causal_attention`, which tells inputs from targets.
+      rng: random key.
+      return_all_decodes: all decodes or only the best.
+      num_decodes: decodes per input.
+      decoder_params: options of `decode_fn`, and `decode_rng`.
+
+    Returns:
+      int32[batch, length] generated tokens without the inputs (with a decodes
+      axis for `return_all_decodes`), and aux.
+    """
+    if 'decoder_causal_attention' not in batch:
+      raise ValueError(
+          'Batch does not have the right format for text generation: probably '
+          'because `task_feature_lengths` passed to the feature converter does '
+          'not have both `inputs` and `targets`.'
+      )
+    inputs = batch['decoder_input_tokens'] * batch['decoder_causal_attention']
+    prompts = inputs[:, 1:]
+    result = self._speculate(
+        params,
+        None,
+        prompts,
+        inputs.shape[1],
+        rng=rng,
+        num_decodes=num_decodes,
+        decoder_params=decoder_params,
+    )
+    tokens, aux = _select(result, return_all_decodes)
+    prefix = jnp.sum(prompts != 0, axis=-1)
+    return models.remove_prefix(tokens, prefix), aux

@@ -1,0 +1,93 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration, and the pair that ships with the package."""
+
+import json
+
+import numpy as np
+import pytest
+
+import t5x_specdec
+from t5x_specdec.cli import demo
+from t5x_specdec.cli import main
+from t5x_specdec.pair import DEMO_PAIR
+from t5x_specdec.pair import read_demo_pair
+
+
+def run(capsys, *args):
+  """Runs the demo; its status, standard output and standard error."""
+  status = main.main(['demo', *args])
+  captured = capsys.readouterr()
+  return status, captured.out, captured.err
+
+
+@pytest.mark.slow
+def test_held_out_sentences_as_in_figure_1(capsys):
+  status, out, _ = run(capsys, '--n', '2', '--gamma', '3', '--json')
+  assert status == 0
+  result = json.loads(out.splitlines()[-1])
+  summary, examples = result['summary'], result['examples']
+  assert summary['identical'] is True
+  assert 0 < summary['alpha'] <= 1
+  assert 1 <= summary['tokens_per_target_call'] <= 4
+  assert summary['speedup'] > 0 and summary['predicted_speedup'] > 1
+  chosen = demo.held_out(2, 0)
+  assert [example['input'] for example in examples] == [en for en, _ in chosen]
+  pair = read_demo_pair()
+  for example in examples:
+    ids = []
+    for entry in example['trace']:
+      ids += entry['drafted'][: entry['accepted']]
+      if entry['next_token'] is not None:
+        ids.append(entry['next_token'])
+    # The rounds, put together, are the text.
+    assert pair.vocabulary.decode(ids) == example['prediction']
+    assert len(ids) == example['aux']['emitted']
+    assert len(example['trace']) == example['aux']['rounds']
+
+
+@pytest.mark.slow
+def test_own_text_without_colours(capsys):
+  status, out, err = run(capsys, '--text', 'Save the document.')
+  assert status == 0
+  assert 'English   Save the document.' in out
+  assert 'texts identical' in out
+  assert '\x1b[' not in out
+  assert 'error' not in err
+
+
+def test_number_of_sentences_is_checked(capsys):
+  status, _, err = run(capsys, '--n', '0')
+  assert status == 2
+  assert '--n must be in [1, ' in err
+
+
+def test_draws_are_random_and_repeatable():
+  assert demo.held_out(5, 0) == demo.held_out(5, 0)
+  assert demo.held_out(5, 0) != demo.held_out(5, 1)
+
+
+def test_the_pair_knows_its_task():
+  """Teacher-forced on held-out text, both models beat chance by far."""
+  pair = read_demo_pair()
+  lines = (DEMO_PAIR / 'test.tsv').read_text(encoding='utf-8').splitlines()
+  rows = [line.split('\t') for line in lines]
+  short = [row for row in rows if len(row[0]) < 60 and len(row[1]) < 60][:32]
+  inputs, targets = np.zeros([32, 64], int), np.zeros([32, 64], int)
+  for i, (english, german) in enumerate(short):
+    for ids, text in ((inputs, english), (targets, german)):
+      tokens = [*pair.vocabulary.encode(text), 1]
+      ids[i, : len(tokens)] = tokens
+  shifted = np.pad(targets, ((0, 0), (1, 0)))[:, :-1]
+  for model, least in ((pair.target, 0.4), (pair.draft, 0.35)):
+    logits = model.decoder.logits(model.params, inputs, shifted)
+    right = np.argmax(logits, axis=-1) == targets
+    assert right[targets > 0].mean() > least
+
+
+def test_the_target_is_much_larger_than_the_draft():
+  pair = read_demo_pair()
+  assert isinstance(pair.target.decoder, t5x_specdec.T5)
+  target, draft = pair.target.decoder.config, pair.draft.decoder.config
+  assert target.vocab_size == draft.vocab_size
+  assert target.num_decoder_layers > draft.num_decoder_layers
