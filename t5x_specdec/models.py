@@ -38,7 +38,7 @@ from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 
 
-def split_draft(tree: Mapping[str, Any]) -> tuple[PyTree, PyTree]:
+def split_draft(tree: PyTree) -> tuple[PyTree, PyTree]:
   """Splits a model's parameters, or any tree of their names.
 
   Args:

@@ -85,7 +85,7 @@ class Trace(struct.PyTreeNode):
     )
 
   def rounds(
-      self, index: tuple[int, ...], tokens: np.ndarray, emitted: int
+      self, index: tuple[int, ...], tokens: jax.Array | np.ndarray, emitted: int
   ) -> list[Round]:
     """The rounds of one decode, in order.
 

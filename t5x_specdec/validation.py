@@ -130,7 +130,7 @@ def check_text(
           f'prompts {np.shape(prompts)} and inputs {np.shape(inputs)} must '
           'have the same batch'
       )
-  return text.shape[0]
+  return np.shape(text)[0]
 
 
 def check_lengths(

@@ -31,8 +31,8 @@ tested on general text.
 
 BLEU is sacrebleu's, `{bleu_signature}`, over {test_pairs} pairs; in brackets
 the 95% interval, by resampling the pairs. {learned}
-Trained and measured on {machine}, which other work shared: alone the trainings
-would have taken half the time or less.
+Trained and measured on {machine}, which other work shared: alone, the
+target would have trained in about half the time.
 
 ## Speculation
 

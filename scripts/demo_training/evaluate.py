@@ -20,8 +20,9 @@ from demo_training import vocabulary
 from demo_training.translate import translate
 from demo_training.translate import Translations
 from t5x_specdec import network
-from t5x_specdec import pair as pairs_lib
 from t5x_specdec.pair import Model
+from t5x_specdec.pair import Pair
+from t5x_specdec.pair import read_pair
 from t5x_specdec.vocabulary import Vocabulary
 
 GAMMAS = (3, 5)
@@ -86,31 +87,21 @@ def measure(
   Returns:
     All the card states, ready for JSON.
   """
-  pair = pairs_lib.read_pair(
+  pair = read_pair(
       export / 'target', export / 'draft', export / 'vocabulary.model'
   )
-  words = pair.vocabulary
   test = data.read_pairs(export / 'test.tsv')
   sources = [english for english, _ in test]
-
-  def score(decodes: list[Translations]) -> np.ndarray:
-    references = [german for _, german in test]
-    return sum(
-        (bleu.statistics(decode.texts, references) for decode in decodes),
-        start=np.zeros((len(test), bleu.COUNTS), np.int64),
-    )
-
-  greedy = translate(sources, words, pair.target)
+  greedy = {
+      'target': translate(sources, pair.vocabulary, pair.target),
+      'draft': translate(sources, pair.vocabulary, pair.draft),
+  }
   result: dict[str, Any] = {
       'test_pairs': len(test),
       'samples': SAMPLES,
       'bleu_signature': bleu.signature(),
       'counts': json.loads((work / 'counts.json').read_text()),
-      'examples': _examples(test, greedy.texts),
-  }
-  alone = {
-      'target': [greedy],
-      'draft': [translate(sources, words, pair.draft)],
+      'examples': _examples(test, greedy['target'].texts),
   }
   for name, model in (('target', pair.target), ('draft', pair.draft)):
     result[name] = {
@@ -118,44 +109,61 @@ def measure(
         'multiplications_per_step': sizes.step_cost(model.decoder.config),
         'step': model.step,
         'dev_loss': dev_loss(work, model),
-        **_bleu(score(alone[name])),
+        **_bleu(_statistics([greedy[name]], test)),
         **states.record(work, folders[name]),
     }
-  for temperature in (0.0, 1.0):
-    # Samples with and without a draft are to be independent of each other.
-    seeds = range(0, 2 * SAMPLES, 2) if temperature else [0]
-    plain = [greedy]
-    if temperature:
-      plain = [
-          translate(
-              sources, words, pair.target, temperature=temperature, seed=seed
-          )
-          for seed in seeds
-      ]
-    expected = score(plain)
-    result[f'T={temperature:.0f}'] = found = {'alone': _bleu(expected)}
-    for gamma in GAMMAS:
-      decodes = [
-          translate(
-              sources,
-              words,
-              pair.target,
-              pair.draft,
-              gamma=gamma,
-              temperature=temperature,
-              seed=seed + 1,
-          )
-          for seed in seeds
-      ]
-      scored = score(decodes)
-      same = plain[0].tokens == decodes[0].tokens
-      found[f'gamma={gamma}'] = {
-          'identical': int(np.sum(np.all(same, axis=1))),
-          'bleu_difference_interval': bleu.interval(scored, expected),
-          **_bleu(scored),
-          **_ratios([decode.stats for decode in decodes]),
-      }
+  result['T=0'] = _speculation(pair, test, 0.0, [greedy['target']])
+  samples = [
+      translate(
+          sources, pair.vocabulary, pair.target, temperature=1.0, seed=seed
+      )
+      for seed in range(SAMPLES)
+  ]
+  result['T=1'] = _speculation(pair, test, 1.0, samples)
   return result
+
+
+def _speculation(
+    pair: Pair,
+    test: list[data.Pair],
+    temperature: float,
+    alone: list[Translations],
+) -> dict[str, dict[str, Any]]:
+  """Decodes with the draft, as often as `alone`, the target's own decodes."""
+  expected = _statistics(alone, test)
+  found: dict[str, dict[str, Any]] = {'alone': _bleu(expected)}
+  for gamma in GAMMAS:
+    decodes = [
+        translate(
+            [english for english, _ in test],
+            pair.vocabulary,
+            pair.target,
+            pair.draft,
+            gamma=gamma,
+            temperature=temperature,
+            seed=SAMPLES + i,  # other samples than those of the target alone
+        )
+        for i in range(len(alone))
+    ]
+    scored = _statistics(decodes, test)
+    same = np.all(alone[0].tokens == decodes[0].tokens, axis=1)
+    found[f'gamma={gamma}'] = {
+        'identical': int(np.sum(same)),
+        'bleu_difference_interval': bleu.interval(scored, expected),
+        **_bleu(scored),
+        **_ratios([decode.stats for decode in decodes]),
+    }
+  return found
+
+
+def _statistics(
+    decodes: list[Translations], test: list[data.Pair]
+) -> np.ndarray:
+  """Each sentence's statistics, added up over the decodes."""
+  references = [german for _, german in test]
+  return np.sum(
+      [bleu.statistics(decode.texts, references) for decode in decodes], axis=0
+  )
 
 
 def _bleu(rows: np.ndarray) -> dict[str, Any]:
