@@ -206,7 +206,9 @@ def _run(
   """Checks the arguments both decoders share and runs the compiled loop."""
   target.check(target_params, 'target')
   batch = validation.check_text(target, inputs, prompts, max_decode_len)
-  validation.check_lengths(max_decode_len, max_decode_steps, num_decodes)
+  validation.check_lengths(
+      max_decode_len, max_decode_steps, num_decodes, eos_id
+  )
   validation.check_method(temperature, topk, topp, batch)
   validation.check_keys(rng, row_keys, batch)
   if row_keys is not None:
@@ -278,10 +280,11 @@ def speculative_decode(
     draft_params: the draft's parameters.
     inputs: int32[batch, S] encoder inputs, 0 at padding; None for decoder-only.
     prompts: int32[batch, P], P <= max_decode_len: the text's forced tokens, 0
-      where free. Needed where `inputs` is None, which leaves the batch open.
+      where free, also between forced ones. Needed where `inputs` is None, which
+      leaves the batch open. Zeros follow EOS even where tokens were forced.
     max_decode_len: length of the text, prompt included, in tokens.
     gamma: drafts per round, >= 1.
-    eos_id: a row ends at the first generated `eos_id`.
+    eos_id: not 0; a row ends at the first generated `eos_id`.
     rng: random key, typed or raw; default PRNGKey(0), as in T5X.
     row_keys: key[batch] (or raw uint32[batch, 2]) instead of `rng`: a row's
       sample then depends on its own key, whoever shares the batch.

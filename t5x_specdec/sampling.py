@@ -92,7 +92,8 @@ def fold_rows(keys: jax.Array, data: jax.Array | int) -> jax.Array:
 
 
 def _ordered_bits(x: jax.Array) -> jax.Array:
-  """uint32 that sort as the float32 they come from."""
+  """uint32 that sort as the float32 they come from; both zeros are one."""
+  x = jnp.where(x == 0, 0.0, x)
   bits = lax.bitcast_convert_type(x, jnp.uint32)
   negative = bits >> 31 == 1
   return jnp.where(negative, ~bits, bits | jnp.uint32(1 << 31))

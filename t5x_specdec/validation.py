@@ -134,10 +134,13 @@ def check_text(
 
 
 def check_lengths(
-    max_decode_len: int, max_decode_steps: Any, num_decodes: int
+    max_decode_len: int, max_decode_steps: Any, num_decodes: int, eos_id: Any
 ) -> None:
-  """Checks how much is to be decoded; raises ValueError."""
+  """Checks where decoding is to end; raises ValueError."""
   _check_integer('num_decodes', num_decodes, 1)
+  eos = _known(eos_id)
+  if eos is not None and eos == 0:
+    raise ValueError('eos_id must not be 0, which is what follows EOS; got 0')
   if max_decode_steps is None:
     return
   steps = _known(max_decode_steps)

@@ -47,7 +47,7 @@ def test_one_compilation_for_ten_calls(compilations):
         temperature=0.1 * i,
         topk=0 if i % 2 else i,
         topp=0.05 * i if i % 2 else 0.0,
-        eos_id=i,
+        eos_id=i + 1,
         max_decode_steps=1 + i % 5,
     )
     if compiled_by_first_call is None:

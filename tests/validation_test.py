@@ -109,6 +109,7 @@ BAD = {
         {'max_decode_steps': 7},
         r'max_decode_steps=7 is more than max_decode_len=6',
     ),
+    'eos_0': ({'eos_id': 0}, r'eos_id must not be 0'),
     'two_sources_of_keys': (
         {'rng': jax.random.key(0), 'row_keys': jax.random.split(
             jax.random.key(0), 2)},
