@@ -20,6 +20,7 @@ _INSTALL_REQUIRES = [
     'jax >= 0.7.0',
     'numpy >= 2.0.0',
     'orbax-checkpoint >= 0.11.20',
+    'protobuf >= 4.21.12',
     'rich >= 13.0.0',
     'sentencepiece >= 0.2.0',
     # The first release without the pins protobuf <= 3.20.3 and a tfds-nightly

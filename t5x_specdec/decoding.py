@@ -110,8 +110,8 @@ def _decode(
   draft_params = draft.prepare(draft_params)
   batch = keys.shape[0]
   rows = batch * num_decodes
-  # A row stands at most at max_decode_len; blocks are gamma + 1 wide, the
-  # draft's first one 2.
+  # A row stands at most at max_decode_len, and a round looks at the gamma + 1
+  # decoder inputs after it.
   width = max_decode_len + gamma + 2
   forced, opening = _start(prompts, rows, width)
 
@@ -206,9 +206,8 @@ def _run(
   """Checks the arguments both decoders share and runs the compiled loop."""
   target.check(target_params, 'target')
   batch = validation.check_text(target, inputs, prompts, max_decode_len)
-  validation.check_lengths(
-      max_decode_len, max_decode_steps, num_decodes, eos_id
-  )
+  validation.check_eos(eos_id)
+  validation.check_lengths(max_decode_len, max_decode_steps, num_decodes, batch)
   validation.check_method(temperature, topk, topp, batch)
   validation.check_keys(rng, row_keys, batch)
   if row_keys is not None:
@@ -284,7 +283,8 @@ def speculative_decode(
       leaves the batch open. Zeros follow EOS even where tokens were forced.
     max_decode_len: length of the text, prompt included, in tokens.
     gamma: drafts per round, >= 1.
-    eos_id: not 0; a row ends at the first generated `eos_id`.
+    eos_id: not 0; a row ends at the first generated `eos_id`, with one outside
+      the vocabulary only at its length.
     rng: random key, typed or raw; default PRNGKey(0), as in T5X.
     row_keys: key[batch] (or raw uint32[batch, 2]) instead of `rng`: a row's
       sample then depends on its own key, whoever shares the batch.

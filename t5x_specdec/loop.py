@@ -216,7 +216,21 @@ def run_round(
     gamma: int,
     rescale_log_probs: bool,
 ) -> LoopState:
-  """One round of Algorithm 1 for every row that has not ended."""
+  """One round of Algorithm 1 for every row that has not ended.
+
+  Args:
+    state: the loop before.
+    request: what is constant over the loop.
+    target: the model whose law is sampled.
+    draft: the source of drafts.
+    target_params: from `target.prepare`.
+    draft_params: from `draft.prepare`.
+    gamma: drafts per round.
+    rescale_log_probs: whether scores include the sampling method.
+
+  Returns:
+    The loop after.
+  """
   positions = state.lengths
   draft_keys, accept_keys, next_keys = sampling.round_keys(
       request.keys, positions, gamma
@@ -269,6 +283,7 @@ def run_round(
           proposal.tokens,
           proposal.lengths,
           verdict.accepted,
+          count,
       )
   return state.replace(
       target=target_state, draft=draft_state, stats=stats, trace=trace

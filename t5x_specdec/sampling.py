@@ -19,7 +19,8 @@ import jax.numpy as jnp
 
 # At or under this temperature T5X takes the argmax.
 MIN_TEMPERATURE = 1e-4
-# What T5X writes over a filtered logit; exp of it is an exact float32 zero.
+# What T5X writes over a filtered logit: an exact zero after the softmax, as
+# long as the logits that stay are larger.
 _FILTERED = -1e7
 
 
@@ -79,10 +80,26 @@ def round_keys(
 
 
 def typed(keys: jax.Array) -> jax.Array:
-  """Typed keys from typed or raw (uint32[..., 2]) ones."""
-  if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-    return keys
-  return jax.random.wrap_key_data(keys)
+  """Typed threefry keys from any keys.
+
+  Other generators (T5X's hardware RNG is `unsafe_rbg`) draw a whole batch from
+  its first key under `vmap`: rows would share their noise, and repeat it once
+  the first row has ended.
+
+  Args:
+    keys: typed key[...], or raw uint32[..., words] of the default generator.
+
+  Returns:
+    key<threefry2x32>[...].
+  """
+  if not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+    keys = jax.random.wrap_key_data(keys)
+  words = jax.random.key_data(keys)
+  folded = jax.random.wrap_key_data(words[..., :2], impl='threefry2x32')
+  fold_in = jnp.vectorize(jax.random.fold_in)
+  for i in range(2, words.shape[-1]):
+    folded = fold_in(folded, words[..., i])
+  return folded
 
 
 def fold_rows(keys: jax.Array, data: jax.Array | int) -> jax.Array:

@@ -22,8 +22,9 @@ class Stats(struct.PyTreeNode):
     emitted: int32[...], tokens generated, EOS included, the prompt not.
     histogram: int32[..., gamma + 1], rounds by the number of drafts accepted.
     overlap: float32[...], sum(min(p, q)) added up over the judged drafts.
-    nonfinite: int32[...], rounds whose target logits held a NaN or inf: the
-      row's text is not to be trusted from there on.
+    nonfinite: int32[...], rounds in which the target's logits at a position
+      that was used held a NaN or +inf, or nothing finite: the row's text is not
+      to be trusted from there on.
   """
 
   rounds: jax.Array
@@ -76,7 +77,8 @@ class Stats(struct.PyTreeNode):
       The new counters.
     """
     accepted = jnp.minimum(verified, count)
-    rejected = (accepted == verified) & (verified < lengths)
+    # A text that ended with its last verified draft has judged no other.
+    rejected = (count > verified) & (verified < lengths)
     judged = accepted + rejected
     gamma = overlap.shape[1]
     was_judged = jnp.arange(gamma) < judged[:, None]

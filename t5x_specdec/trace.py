@@ -39,11 +39,15 @@ class Trace(struct.PyTreeNode):
   Attributes:
     drafted: int32[..., length, gamma], the drafts of the round that started
       from each length of text, -1 where there is none.
-    accepted: int32[..., length], -1 where no round started.
+    accepted: int32[..., length], drafts of that round that are in the text, -1
+      where no round started.
+    count: int32[..., length], tokens that round wrote: `accepted`, and one more
+      unless the text ended with them.
   """
 
   drafted: jax.Array
   accepted: jax.Array
+  count: jax.Array
 
   @classmethod
   def empty(cls, rows: int, length: int, gamma: int) -> Trace:
@@ -51,6 +55,7 @@ class Trace(struct.PyTreeNode):
     return cls(
         drafted=jnp.full([rows, length, gamma], -1, jnp.int32),
         accepted=jnp.full([rows, length], -1, jnp.int32),
+        count=jnp.zeros([rows, length], jnp.int32),
     )
 
   def add_round(
@@ -59,7 +64,8 @@ class Trace(struct.PyTreeNode):
       positions: jax.Array,
       drafts: jax.Array,
       lengths: jax.Array,
-      accepted: jax.Array,
+      verified: jax.Array,
+      count: jax.Array,
   ) -> Trace:
     """Files one round of the live rows.
 
@@ -68,7 +74,8 @@ class Trace(struct.PyTreeNode):
       positions: int32[rows], tokens of text before the round.
       drafts: int32[rows, gamma].
       lengths: int32[rows], drafts that are real.
-      accepted: int32[rows].
+      verified: int32[rows], drafts that verification let stand.
+      count: int32[rows], tokens written; EOS may cut the verified ones short.
 
     Returns:
       The new trace.
@@ -81,38 +88,37 @@ class Trace(struct.PyTreeNode):
         drafted=self.drafted.at[rows, at].set(
             jnp.where(real, drafts, -1), mode='drop'
         ),
-        accepted=self.accepted.at[rows, at].set(accepted, mode='drop'),
+        accepted=self.accepted.at[rows, at].set(
+            jnp.minimum(verified, count), mode='drop'
+        ),
+        count=self.count.at[rows, at].set(count, mode='drop'),
     )
 
   def rounds(
-      self, index: tuple[int, ...], tokens: jax.Array | np.ndarray, emitted: int
+      self, index: tuple[int, ...], tokens: jax.Array | np.ndarray
   ) -> list[Round]:
     """The rounds of one decode, in order.
 
     Args:
       index: of the decode, as in `DecodeResult.tokens[index]`.
       tokens: int[length], its text.
-      emitted: tokens it generated (`Stats.emitted`).
 
     Returns:
       One entry per round; what EOS cut off is left out.
     """
-    accepted = np.asarray(self.accepted[index])
-    drafted = np.asarray(self.drafted[index])
-    starts = np.flatnonzero(accepted >= 0)
-    if not len(starts):
-      return []
-    end = int(starts[0]) + emitted
+    drafted, accepted, count = (
+        np.asarray(leaf[index])
+        for leaf in (self.drafted, self.accepted, self.count)
+    )
     rounds = []
-    for start in map(int, starts):
-      n = min(int(accepted[start]), end - start)
-      after = start + n
+    for start in map(int, np.flatnonzero(accepted >= 0)):
+      n = int(accepted[start])
       rounds.append(
           Round(
               position=start,
               drafted=[int(token) for token in drafted[start] if token >= 0],
               accepted=n,
-              next_token=int(tokens[after]) if after < end else None,
+              next_token=int(tokens[start + n]) if count[start] > n else None,
           )
       )
     return rounds

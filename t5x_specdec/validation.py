@@ -30,6 +30,10 @@ def _known(x: Any) -> np.ndarray | None:
   return np.asarray(x)
 
 
+def _is_integer(x: np.ndarray) -> bool:
+  return np.issubdtype(x.dtype, np.integer)
+
+
 def _check_integer(name: str, value: Any, least: int) -> None:
   integral = isinstance(value, numbers.Integral) and not isinstance(value, bool)
   if not integral or value < least:
@@ -43,10 +47,9 @@ def _check_ids(name: str, ids: Any, vocab_size: int) -> None:
     raise ValueError(f'{name} must be int32[batch, length], got shape {shape}')
   if shape[0] == 0:
     raise ValueError(f'{name} must not be an empty batch, got shape {shape}')
-  if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
-    raise ValueError(
-        f'{name} must be integers, got dtype {jnp.result_type(ids)}'
-    )
+  dtype = ids.dtype if hasattr(ids, 'dtype') else np.asarray(ids).dtype
+  if not jnp.issubdtype(dtype, jnp.integer):
+    raise ValueError(f'{name} must be integers, got dtype {dtype}')
   known = _known(ids)
   if known is None or not known.size:
     return
@@ -74,6 +77,11 @@ def check_draft(
       that do not fit the draft (names the path).
   """
   _check_integer('gamma', gamma, 1)
+  if draft.has_encoder and target.has_encoder is False:
+    raise ValueError(
+        'the draft has an encoder and needs inputs, but the target is '
+        f'decoder-only and decoded without: {draft}'
+    )
   size = draft.vocab_size
   if size is not None and size != target.vocab_size:
     raise ValueError(
@@ -133,20 +141,32 @@ def check_text(
   return np.shape(text)[0]
 
 
-def check_lengths(
-    max_decode_len: int, max_decode_steps: Any, num_decodes: int, eos_id: Any
-) -> None:
-  """Checks where decoding is to end; raises ValueError."""
-  _check_integer('num_decodes', num_decodes, 1)
-  eos = _known(eos_id)
-  if eos is not None and eos == 0:
+def check_eos(eos_id: Any) -> None:
+  """Checks what ends a row; raises ValueError."""
+  known = _known(eos_id)
+  if np.shape(eos_id) or (known is not None and not _is_integer(known)):
+    raise ValueError(f'eos_id must be one integer, got {eos_id!r}')
+  if known is not None and known == 0:
     raise ValueError('eos_id must not be 0, which is what follows EOS; got 0')
+
+
+def check_lengths(
+    max_decode_len: int, max_decode_steps: Any, num_decodes: int, batch: int
+) -> None:
+  """Checks how much is to be decoded; raises ValueError."""
+  _check_integer('num_decodes', num_decodes, 1)
   if max_decode_steps is None:
     return
+  shape = np.shape(max_decode_steps)
+  if shape not in ((), (batch,)):
+    raise ValueError(
+        f'max_decode_steps must be a scalar or int[{batch}], one per input; '
+        f'got shape {shape}'
+    )
   steps = _known(max_decode_steps)
   if steps is None:
     return
-  if not np.issubdtype(steps.dtype, np.integer) or steps.min() < 1:
+  if not _is_integer(steps) or steps.min() < 1:
     raise ValueError(
         f'max_decode_steps must be integers >= 1, got {max_decode_steps!r}'
     )
@@ -167,11 +187,13 @@ def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
         f'shape {shape}'
     )
   known = _known(temperature)
-  if known is not None and not np.all(known >= 0):
+  if known is not None and not (
+      np.issubdtype(known.dtype, np.number) and np.all(known >= 0)
+  ):
     raise ValueError(f'temperature must be >= 0, got {temperature!r}')
   topk, topp = _known(topk), _known(topp)
   if topk is not None:
-    if not np.issubdtype(topk.dtype, np.integer) or topk.ndim or topk < 0:
+    if not _is_integer(topk) or topk.ndim or not 0 <= topk < 2**31:
       raise ValueError(f'topk must be an integer >= 0, got {topk!r}')
   if topp is not None and (topp.ndim or not 0 <= topp <= 1):
     raise ValueError(f'topp must be a number in [0, 1], got {topp!r}')
@@ -184,14 +206,17 @@ def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
 
 def check_keys(rng: Any, row_keys: Any, batch: int) -> None:
   """Checks the random keys; raises ValueError."""
-  if row_keys is None:
-    return
-  if rng is not None:
+  if rng is not None and row_keys is not None:
     raise ValueError('give rng or row_keys, not both')
-  typed = jnp.issubdtype(row_keys.dtype, jax.dtypes.prng_key)
-  rows = row_keys.shape if typed else row_keys.shape[:-1]
-  if rows != (batch,):
-    raise ValueError(
-        f'row_keys must be key[{batch}], one per input; got shape '
-        f'{row_keys.shape}'
-    )
+  for name, keys, rows in (('rng', rng, ()), ('row_keys', row_keys, (batch,))):
+    if keys is None:
+      continue
+    dtype = getattr(keys, 'dtype', None)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    raw = dtype == np.uint32 and keys.shape[-1:] in ((2,), (4,))
+    shape = keys.shape if typed else keys.shape[:-1] if raw else None
+    if shape != rows:
+      raise ValueError(
+          f'{name} must be key{list(rows)} from jax.random, typed or raw; got '
+          f'{keys!r}'
+      )

@@ -3,6 +3,7 @@
 """The main job from the command line: text and checkpoints in, JSONL out."""
 
 import argparse
+import dataclasses
 import io
 import json
 
@@ -214,6 +215,9 @@ BAD = {
     'gamma': (lambda f: {'gamma': 0}, 'gamma must be an integer >= 1, got 0'),
     'temperature': (lambda f: {'temperature': -1.0}, 'temperature must be'),
     'both_filters': (lambda f: {'topk': 2, 'topp': 0.5}, 'At most one of'),
+    'huge_gamma': (lambda f: {'gamma': 10**9}, 'drafts more than'),
+    'huge_seed': (lambda f: {'seed': 2**70}, '--seed must be in'),
+    'huge_topk': (lambda f: {'topk': 2**40}, 'topk must be'),
     'batch_size': (lambda f: {'batch_size': 0}, '--batch_size must be >= 1'),
 }
 
@@ -228,6 +232,46 @@ def test_bad_input_is_one_line_and_status_2(name, folder, capsys):
   assert len(lines) == 1
   assert lines[0].startswith('t5x-specdec: error: ')
   assert message in lines[0]
+
+
+def test_a_refused_run_leaves_the_output_as_it_was(folder, capsys, tmp_path):
+  output = tmp_path / 'kept.jsonl'
+  output.write_text('yesterday')
+  status, _, _ = run(capsys, folder, output=output, gamma=0)
+  assert status == 2
+  assert output.read_text() == 'yesterday'
+  same = tmp_path / 'same.txt'
+  same.write_text('the quick brown fox')
+  status, _, err = run(capsys, folder, input=same, output=same)
+  assert status == 2
+  assert 'is the --input' in err
+  assert same.read_text() == 'the quick brown fox'
+
+
+def test_decoder_only_prompts_do_not_lend_their_room(tmp_path, folder, capsys):
+  """Each line generates at most max_decode_len tokens, whoever shares it."""
+  config = dataclasses.replace(_config(), num_encoder_layers=0)
+  for name, seed in (('target', 8), ('draft', 3)):
+    params = helpers.random_params(config, seed)
+    write_checkpoint(tmp_path / name, params, step=1, dtype='float32')
+  status, out, _ = run(
+      capsys,
+      folder,
+      target=tmp_path / 'target',
+      draft=tmp_path / 'draft',
+      max_decode_len=5,
+  )
+  assert status == 0
+  for record in map(json.loads, out.splitlines()):
+    assert record['aux']['emitted'] <= 5
+
+
+def test_sentinels_without_a_row_name_the_line(folder, capsys, tmp_path):
+  path = tmp_path / 'sentinel.txt'
+  path.write_text('the\n<extra_id_0> the\n')
+  status, _, err = run(capsys, folder, input=path)
+  assert status == 2
+  assert 'line 2 holds a sentinel' in err
 
 
 def test_input_that_is_not_utf8_names_the_line(folder, capsys, tmp_path):
@@ -278,7 +322,22 @@ class TestVocabulary:
     assert words.size - 1 in ids
     assert words.pieces in ids
     assert words.decode(ids) == 'the <extra_id_0> dog <extra_id_99>'
-    assert '<extra_id_100>' not in words.decode(words.encode('<extra_id_100>'))
+
+  def test_ids_are_those_of_seqio(self, words):
+    seqio = pytest.importorskip('seqio')
+    theirs = seqio.SentencePieceVocabulary(words.path, extra_ids=100)
+    for text in [
+        *TEXT,
+        'x<extra_id_0>y',
+        '<extra_id_5>, <extra_id_0><extra_id_1>',
+        '<extra_id_00> q <extra_id_100>',
+        '  two  spaces\tand a tab ',
+    ]:
+      ids = words.encode(text)
+      assert ids == theirs.encode(text), text
+      assert words.decode(ids) == theirs.decode(ids), text
+    ids = [5, words.size - 1, 6]
+    assert words.decode(ids) == theirs.decode(ids)
 
   def test_ids_that_mean_nothing_are_unknown(self, words):
     unknown = words.decode([2])

@@ -43,6 +43,7 @@ class OneHotDraft:
   """Certain of its token: the id after the last one, modulo the vocabulary."""
 
   vocab_size: int = VOCAB
+  has_encoder = None
 
   def check(self, params):
     """Nothing to check."""
@@ -75,7 +76,7 @@ def sample(
     prompt: tuple[int, ...] | None = None,
     **method,
 ) -> np.ndarray:
-  """Speculatively decodes many rows of the toy pair at once.
+  """Decodes many rows of the toy pair at once; without drafts at gamma 0.
 
   Returns:
     int[samples, length].
@@ -84,18 +85,24 @@ def sample(
   prompts = None
   if prompt is not None:
     prompts = np.tile(np.asarray(prompt, np.int32), (samples, 1))
-  result = t5x_specdec.speculative_decode(
-      decoder,
-      decoder if draft is None else draft,
-      {'table': tables[0]},
-      {'table': tables[1]},
-      np.zeros([samples, 1], np.int32),
-      gamma=gamma,
-      max_decode_len=length,
-      prompts=prompts,
-      rng=jax.random.key(seed),
-      **method,
-  )
+  if 'row_keys' not in method:
+    method['rng'] = jax.random.key(seed)
+  inputs = np.zeros([samples, 1], np.int32)
+  common = {'max_decode_len': length, 'prompts': prompts, **method}
+  if gamma == 0:
+    result = t5x_specdec.autoregressive_decode(
+        decoder, {'table': tables[0]}, inputs, **common
+    )
+  else:
+    result = t5x_specdec.speculative_decode(
+        decoder,
+        decoder if draft is None else draft,
+        {'table': tables[0]},
+        {'table': tables[1]},
+        inputs,
+        gamma=gamma,
+        **common,
+    )
   return np.asarray(result.tokens[:, 0])
 
 

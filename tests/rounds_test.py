@@ -239,6 +239,14 @@ def test_zero_is_a_token_like_any_other():
     np.testing.assert_array_equal(result.tokens[0, 0], target)
 
 
+def test_a_draft_past_an_accepted_eos_is_not_judged():
+  target = np.array([3, 4, EOS, 5, 6, 7])
+  draft = np.array([3, 4, EOS, 8, 8, 8])
+  summary = decode(target, draft, gamma=5, length=6).stats.summary()
+  assert summary['accepted'] == summary['judged'] == 3
+  assert summary['alpha'] == summary['alpha_empirical'] == 1.0
+
+
 def test_statistics_of_a_round_by_hand():
   target = np.array([2, 3, 4, 5, 6, 7, 8, EOS, 9, 9])
   draft = np.array([2, 3, 9, 5, 9, 7, 8, EOS, 9, 9])

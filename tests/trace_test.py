@@ -28,19 +28,42 @@ def test_rounds_of_a_script():
       trace=True,
   )
   trace = result.trace
-  rounds = trace.rounds((0, 0), np.asarray(result.tokens[0, 0]), 8)
+  rounds = trace.rounds((0, 0), result.tokens[0, 0])
   assert rounds == [
       Round(position=0, drafted=[2, 3, 9], accepted=2, next_token=4),
       Round(position=3, drafted=[5, 9, 7], accepted=1, next_token=6),
       # EOS was drafted and stood; what was drafted after it is cut off.
       Round(position=5, drafted=[7, 8, 1], accepted=3, next_token=None),
   ]
-  rounds = trace.rounds((1, 0), np.asarray(result.tokens[1, 0]), 9)
+  rounds = trace.rounds((1, 0), result.tokens[1, 0])
   assert [entry.position for entry in rounds] == list(range(1, 10))
   assert {entry.accepted for entry in rounds} == {0}
   assert {entry.next_token for entry in rounds} == {5}
   # Near the end there is room for fewer drafts.
   assert [len(entry.drafted) for entry in rounds] == [3] * 6 + [2, 1, 0]
+
+
+def test_rounds_over_a_prompt_with_gaps():
+  script = np.array([[3, 4, 5, 2, 6, 7, 7, 2]])
+  decoder = toys.ScriptDecoder(17)
+  result = t5x_specdec.speculative_decode(
+      decoder,
+      decoder,
+      {'script': script},
+      {'script': script},
+      np.array([[0]]),
+      prompts=np.array([[3, 0, 5, 0, 6, 0, 0, 0]]),
+      gamma=2,
+      max_decode_len=8,
+      temperature=0.0,
+      trace=True,
+  )
+  rounds = result.trace.rounds((0, 0), result.tokens[0, 0])
+  assert rounds == [
+      Round(position=1, drafted=[4], accepted=1, next_token=5),
+      Round(position=3, drafted=[2], accepted=1, next_token=6),
+      Round(position=5, drafted=[7, 7], accepted=2, next_token=2),
+  ]
 
 
 def test_trace_changes_nothing_else():

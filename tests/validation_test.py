@@ -13,6 +13,7 @@ from t5x_specdec import decoding
 from t5x_specdec import parameters
 from t5x_specdec import T5
 from t5x_specdec import T5Config
+from t5x_specdec.testing import toys
 
 CONFIG = T5Config(
     vocab_size=32,
@@ -109,6 +110,32 @@ BAD = {
         {'max_decode_steps': 7},
         r'max_decode_steps=7 is more than max_decode_len=6',
     ),
+    'rng_integer': ({'rng': 0}, r'rng must be key\[\] from jax.random.* got 0'),
+    'rng_batch': (
+        {'rng': jax.random.split(jax.random.key(0), 2)},
+        r'rng must be key\[\]',
+    ),
+    'row_keys_list': ({'row_keys': [[0, 1], [0, 2]]}, r'row_keys must be key'),
+    'inputs_list': ({'inputs': [[1.5], [2.0]]}, r'inputs must be integers'),
+    'temperature_text': ({'temperature': '1'}, r"temperature .* got '1'"),
+    'topk_huge': ({'topk': 2**40}, r'topk must be an integer >= 0, got'),
+    'steps_shape': (
+        {'max_decode_steps': np.array([1, 2, 3])},
+        r'max_decode_steps must be a scalar or int\[2\].* \(3,\)',
+    ),
+    'eos_array': ({'eos_id': [1, 2]}, r'eos_id must be one integer'),
+    'eos_float': ({'eos_id': 4.7}, r'eos_id must be one integer, got 4.7'),
+    'draft_encoder': (
+        {
+            'target': T5(DECODER_ONLY),
+            'target_params': parameters.init_params(
+                DECODER_ONLY, jax.random.key(0)
+            ),
+            'inputs': None,
+            'prompts': INPUTS,
+        },
+        r'the draft has an encoder and needs inputs',
+    ),
     'eos_0': ({'eos_id': 0}, r'eos_id must not be 0'),
     'two_sources_of_keys': (
         {'rng': jax.random.key(0), 'row_keys': jax.random.split(
@@ -117,7 +144,7 @@ BAD = {
     ),
     'row_keys_shape': (
         {'row_keys': jax.random.split(jax.random.key(0), 3)},
-        r'row_keys must be key\[2\].* \(3,\)',
+        r'row_keys must be key\[2\] from jax.random',
     ),
     'draft_vocabulary': (
         {'draft': T5(T5Config(vocab_size=33))},
@@ -129,6 +156,8 @@ BAD = {
             'target_params': parameters.init_params(
                 DECODER_ONLY, jax.random.key(0)
             ),
+            'draft': toys.ScriptDecoder(32),
+            'draft_params': {'script': INPUTS},
         },
         r'decoder-only target takes no inputs',
     ),

@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
   )
   console = Console(stderr=args.json, highlight=False)
   pair = runner.load(job)
+  runner.check(pair, job)
   references = dict(sources)
   examples = []
 
@@ -136,7 +137,8 @@ def _rendered(
 ) -> Text:
   """Source, reference and the prediction as in Figure 1."""
   text = Text()
-  text.append(f'English   {record["input"]}\n')
+  cut = ' (cut)' if record['truncated'] else ''
+  text.append(f'English   {record["input"]}{cut}\n')
   if record['reference'] is not None:
     text.append(f'human     {record["reference"]}\n', style='dim')
   text.append('decoded  ')

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from typing import Any, TextIO
 
@@ -86,7 +87,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   lines = _read_lines(args.input)
+  _check_output(args)
   pair = runner.load(args)
+  runner.check(pair, args)
   predictions: list[dict[str, Any]] = []
   with contextlib.ExitStack() as stack:
     out = _open_output(args, stack)
@@ -125,6 +128,18 @@ def _read_lines(path: str) -> list[str]:
   if not lines:
     raise ValueError(f'--input {name}: holds no line')
   return lines
+
+
+def _check_output(args: argparse.Namespace) -> None:
+  """Raises ValueError where the output cannot be written or is the input."""
+  if args.output is None:
+    return
+  folder = os.path.dirname(os.path.abspath(args.output))
+  if not os.path.isdir(folder):
+    raise ValueError(f'--output {args.output}: there is no folder {folder}')
+  both = args.input != '-' and os.path.exists(args.output)
+  if both and os.path.samefile(args.input, args.output):
+    raise ValueError(f'--output {args.output} is the --input')
 
 
 def _open_output(

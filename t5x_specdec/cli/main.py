@@ -3,13 +3,15 @@
 """`t5x-specdec`: one subcommand per file of this folder.
 
 With `--json` the last line on standard output is one JSON object and all else
-goes to standard error. Exit status: 0 done, 1 a check failed, 2 bad input.
+goes to standard error. Exit status: 0 done, 1 standard output was closed, 2 bad
+input, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+import os
 import sys
 
 from t5x_specdec.cli import demo
@@ -64,6 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
   except (ValueError, OSError) as error:
     if args.debug:
       raise
+    if isinstance(error, BrokenPipeError):
+      # The reader, `head` say, has had enough; nothing more can be printed.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+      return 1
     print(f't5x-specdec: error: {error}', file=sys.stderr)
     return 2
   except KeyboardInterrupt:

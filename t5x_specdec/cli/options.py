@@ -79,5 +79,5 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
       '--seed',
       type=int,
       default=0,
-      help='of the samples (default: %(default)s)',
+      help='of the samples, in [0, 2^63) (default: %(default)s)',
   )

@@ -19,7 +19,9 @@ from rich.progress import Progress
 import t5x_specdec
 from t5x_specdec import pair as pairs
 from t5x_specdec import sampling
+from t5x_specdec import validation
 from t5x_specdec.decoding import DecodeResult
+from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.stats import Stats
 from t5x_specdec.vocabulary import EOS_ID
 
@@ -39,6 +41,25 @@ def load(args: argparse.Namespace) -> pairs.Pair:
       draft_vocabulary=args.draft_vocabulary,
       dtype=args.dtype,
   )
+
+
+def check(pair: pairs.Pair, args: argparse.Namespace) -> None:
+  """Raises ValueError for arguments that the decoder would refuse later.
+
+  So that nothing has been written, or overwritten, by then.
+  """
+  if not 0 <= args.seed < 2**63:
+    raise ValueError(f'--seed must be in [0, 2^63), got {args.seed}')
+  if args.gamma > args.max_decode_len:
+    raise ValueError(
+        f'--gamma {args.gamma} drafts more than --max_decode_len '
+        f'{args.max_decode_len} tokens'
+    )
+  target = pair.target.decoder
+  draft = ModelDraft(pair.draft.decoder)
+  validation.check_draft(target, draft, pair.draft.params, args.gamma)
+  validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
+  validation.check_method(args.temperature, args.topk, args.topp, 1)
 
 
 class _Decoder:
@@ -143,8 +164,8 @@ def decode_lines(
   summary['temperature'] = args.temperature
   if args.compare:
     summary['target_alone'] = baseline.summary()
-    per_token = summary['ms_per_token'], baseline.summary()['ms_per_token']
-    summary['speedup'] = per_token[1] / per_token[0]
+    theirs = summary['target_alone']['ms_per_token']
+    summary['speedup'] = theirs / summary['ms_per_token']
     greedy = args.temperature <= sampling.MIN_TEMPERATURE
     summary['identical'] = identical if greedy else None
   return summary
@@ -192,7 +213,8 @@ def _options(
     batch: dict[str, Any], args: argparse.Namespace, keys: jax.Array
 ) -> dict[str, Any]:
   """What a batch is decoded with, whoever decodes it."""
-  rows = np.arange(batch['start'], batch['start'] + len(batch['text']))
+  rows = np.arange(len(batch['text']))
+  rows = batch['start'] + np.where(rows < batch['real'], rows, 0)
   return {
       'max_decode_len': args.max_decode_len + batch['prompt_len'],
       'temperature': args.temperature,
@@ -200,7 +222,9 @@ def _options(
       'topp': args.topp,
       'num_decodes': args.num_decodes,
       'rescale_log_probs': False,
-      'row_keys': keys[np.minimum(rows, len(keys) - 1)],
+      'row_keys': keys[rows],
+      # A prompt is part of the text, so its room must not be generated into.
+      'max_decode_steps': args.max_decode_len if batch['prompt_len'] else None,
   }
 
 
@@ -218,7 +242,9 @@ def _batches(
   for start in range(0, len(lines), args.batch_size):
     chunk = lines[start : start + args.batch_size]
     tail = [] if decoder_only else [EOS_ID]
-    ids = [pair.vocabulary.encode(line) for line in chunk]
+    ids = [
+        _encode(pair, line, start + i + 1) for i, line in enumerate(chunk)
+    ]
     limit = args.max_input_len - len(tail)
     truncated = [len(row) > limit for row in ids]
     ids = [row[:limit] + tail for row in ids]
@@ -228,7 +254,7 @@ def _batches(
     bucket = min(bucket, args.max_input_len)
     text = np.zeros([args.batch_size, bucket], np.int32)
     for i in range(args.batch_size):
-      # Filler rows repeat the first, so they never outlast the real ones.
+      # Filler rows repeat the first, key included: none outlasts the others.
       row = ids[i] if i < len(ids) else ids[0]
       text[i, : len(row)] = row
     yield {
@@ -238,6 +264,18 @@ def _batches(
         'truncated': truncated,
         'prompt_len': bucket if decoder_only else 0,
     }
+
+
+def _encode(pair: pairs.Pair, line: str, number: int) -> list[int]:
+  """Ids of a line; raises ValueError where the models have no row for one."""
+  ids = pair.vocabulary.encode(line)
+  size = pair.target.decoder.vocab_size
+  if max(ids, default=0) >= size:
+    raise ValueError(
+        f'line {number} holds a sentinel of {pair.vocabulary.path} with id '
+        f'{max(ids)}, but the models score only {size} ids'
+    )
+  return ids
 
 
 def _records(
@@ -252,25 +290,23 @@ def _records(
     texts = [pair.vocabulary.decode(row) for row in result.tokens[i]]
     stats = jax.tree.map(lambda x, i=i: x[i], result.stats)
     single = len(texts) == 1
+    # JSON has no NaN, which a target that overflows scores.
+    scores = [
+        float(score) if np.isfinite(score) else None
+        for score in result.scores[i]
+    ]
     record = {
         'line': number + 1,
         'input': lines[number],
         'truncated': batch['truncated'][i],
         'prediction': texts[0] if single else texts,
-        'aux': {
-            'scores': float(result.scores[i, 0])
-            if single
-            else result.scores[i].tolist(),
-            **stats.summary(),
-        },
+        'aux': {'scores': scores[0] if single else scores, **stats.summary()},
     }
     if result.trace is not None:
       traces = [
           [
               entry._asdict()
-              for entry in result.trace.rounds(
-                  (i, d), result.tokens[i, d], int(stats.emitted[d])
-              )
+              for entry in result.trace.rounds((i, d), result.tokens[i, d])
           ]
           for d in range(len(texts))
       ]

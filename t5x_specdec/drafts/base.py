@@ -37,6 +37,11 @@ class Draft(Protocol):
     """Ids it can propose; None where it takes them from the text itself."""
     ...
 
+  @property
+  def has_encoder(self) -> bool | None:
+    """Whether `init` needs inputs; None where it does not mind."""
+    ...
+
   def check(self, params: PyTree) -> None:
     """Raises ValueError where `params` are not this draft's."""
     ...

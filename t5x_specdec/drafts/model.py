@@ -52,6 +52,11 @@ class ModelDraft:
     """Number of ids the draft model scores."""
     return self.decoder.vocab_size
 
+  @property
+  def has_encoder(self) -> bool | None:
+    """Whether the draft model needs inputs; None if it does not mind."""
+    return self.decoder.has_encoder
+
   def check(self, params: PyTree) -> None:
     """Raises ValueError where `params` do not fit the draft's config."""
     self.decoder.check(params, 'draft')
@@ -97,17 +102,16 @@ class ModelDraft:
     last = jnp.take_along_axis(logits, at, axis=1)[:, 0]
     first, q_first = sampling.choose(last, method, keys[:, 0])
 
-    def step(carry, step_keys_and_i):
+    def step(carry, i):
       token, cache = carry
-      step_keys, i = step_keys_and_i
       logits, cache = self.decoder.decode_block(
           params, cache, token[:, None], positions + i
       )
-      token, q = sampling.choose(logits[:, 0], method, step_keys)
+      token, q = sampling.choose(logits[:, 0], method, keys[:, i])
       return (token, cache), (token, q)
 
     (_, cache), (rest, q_rest) = lax.scan(
-        step, (first, cache), (keys[:, 1:].T, jnp.arange(1, gamma))
+        step, (first, cache), jnp.arange(1, gamma)
     )
     proposal = Proposal(
         tokens=jnp.concatenate([first[:, None], rest.T], axis=1),

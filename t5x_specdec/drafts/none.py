@@ -20,6 +20,7 @@ class NoDraft:
   """A `Draft` that proposes nothing."""
 
   vocab_size = None
+  has_encoder = None
 
   def check(self, params: PyTree) -> None:
     """There are no parameters to check."""
