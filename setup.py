@@ -95,7 +95,17 @@ setuptools.setup(
     python_requires='>=3.11',
     packages=_PACKAGES,
     package_dir={_CONFIGS: 'configs'},
-    package_data={'': ['*.gin', '*.css', '*.html', '*.js']},
+    package_data={
+        '': ['*.gin', '*.css', '*.html', '*.js'],
+        't5x_specdec.demo_pair': [
+            'CARD.md',
+            'test.tsv',
+            'vocabulary.model',
+            '*/checkpoint_*/checkpoint',
+            '*/checkpoint_*/*/*',
+            '*/checkpoint_*/*/.zarray',
+        ],
+    },
     include_package_data=False,
     install_requires=_INSTALL_REQUIRES,
     extras_require={

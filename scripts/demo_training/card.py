@@ -23,6 +23,7 @@ tested on general text.
 | multiplications of a decode step | {target[multiplications_per_step]:,} \
 | {draft[multiplications_per_step]:,} |
 | training steps | {target[steps]:,} | {draft[steps]:,} |
+| step kept, of the last training | {target[step]:,} | {draft[step]:,} |
 | training time, minutes | {target[minutes]:.0f} | {draft[minutes]:.0f} |
 | seed | {target[recipe][seed]} | {draft[recipe][seed]} |
 | dev loss, nats a token | {target[dev_loss]:.3f} | {draft[dev_loss]:.3f} |
@@ -110,7 +111,7 @@ def _learned(draft: dict[str, Any]) -> str:
   text = 'The target learned from the training pairs'
   if not recipe['teacher']:
     return f'{text}, and so did the draft.'
-  first = ', at first from the pairs too and then' if recipe['start'] else ''
+  first = ' at first from the pairs too, then' if recipe['start'] else ''
   return f"{text}, the draft{first} from the target's law on them."
 
 

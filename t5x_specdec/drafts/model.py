@@ -102,16 +102,22 @@ class ModelDraft:
     last = jnp.take_along_axis(logits, at, axis=1)[:, 0]
     first, q_first = sampling.choose(last, method, keys[:, 0])
 
-    def step(carry, i):
+    def step(carry, words_and_i):
       token, cache = carry
+      words, i = words_and_i
+      step_keys = jax.random.wrap_key_data(words, impl=impl)
       logits, cache = self.decoder.decode_block(
           params, cache, token[:, None], positions + i
       )
-      token, q = sampling.choose(logits[:, 0], method, keys[:, i])
+      token, q = sampling.choose(logits[:, 0], method, step_keys)
       return (token, cache), (token, q)
 
+    # Scanned as words: JAX's checker takes an array of keys for one key, used
+    # again in every step.
+    impl = jax.random.key_impl(keys)
+    words = jax.random.key_data(keys[:, 1:]).swapaxes(0, 1)
     (_, cache), (rest, q_rest) = lax.scan(
-        step, (first, cache), jnp.arange(1, gamma)
+        step, (first, cache), (words, jnp.arange(1, gamma))
     )
     proposal = Proposal(
         tokens=jnp.concatenate([first[:, None], rest.T], axis=1),
