@@ -4,15 +4,15 @@ r"""Trains the demo pair: English to German help texts, target and draft.
 
 Stages, in order; each continues where an interrupted run of it stopped:
 
-  python scripts/train_demo.py data --work /tmp/demo
-  python scripts/train_demo.py train --work /tmp/demo --model target
-  python scripts/train_demo.py train --work /tmp/demo --model draft
-  python scripts/train_demo.py train --work /tmp/demo --model draft \
+  python scripts/train_demo.py data --work out/demo
+  python scripts/train_demo.py train --work out/demo --model target
+  python scripts/train_demo.py train --work out/demo --model draft
+  python scripts/train_demo.py train --work out/demo --model draft \
       --teacher target --start draft --folder draft_distilled --minutes 8
-  python scripts/train_demo.py compare --work /tmp/demo \
+  python scripts/train_demo.py compare --work out/demo \
       --drafts draft draft_distilled
-  python scripts/train_demo.py export --work /tmp/demo --draft draft_distilled
-  python scripts/train_demo.py evaluate --work /tmp/demo --draft draft_distilled
+  python scripts/train_demo.py export --work out/demo --draft draft_distilled
+  python scripts/train_demo.py evaluate --work out/demo --draft draft_distilled
 
 `data` needs a Debian machine with package lists, or the help pages already
 unpacked under --raw. With --minutes the learning rate follows the clock; with
