@@ -48,17 +48,7 @@ def folder(tmp_path_factory):
         minloglevel=2,
     )
   for name, seed in (('target', 8), ('draft', 3)):
-    config = T5Config(
-        vocab_size=64,
-        emb_dim=16,
-        num_heads=2,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        head_dim=8,
-        mlp_dim=32,
-        mlp_activations=('gelu', 'linear'),
-    )
-    params = helpers.random_params(config, seed)
+    params = helpers.random_params(_config(), seed)
     write_checkpoint(folder / name, params, step=7, dtype='float32')
   (folder / 'input.txt').write_text('\n'.join(TEXT) + '\n', encoding='utf-8')
   return folder
