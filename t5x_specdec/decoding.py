@@ -12,12 +12,14 @@ drafts.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from flax import struct
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
+import numpy as np
 
 from t5x_specdec import sampling
 from t5x_specdec import validation
@@ -182,6 +184,19 @@ def _decode(
   )
 
 
+def _as_array(x: ArrayLike, dtype: Any, shape: Any = None) -> Any:
+  """`x` as dtype[shape], its own shape by default.
+
+  What is not on a device stays with NumPy: before the one compiled call, every
+  operation of `jnp` would cost a dispatch, together as much as several steps of
+  a small model.
+  """
+  xp = jnp if isinstance(x, jax.Array) else np
+  return xp.broadcast_to(
+      xp.asarray(x, dtype), np.shape(x) if shape is None else shape
+  )
+
+
 def _run(
     target: BlockDecoder,
     draft: Draft,
@@ -216,13 +231,11 @@ def _run(
     keys = sampling.row_keys(
         jax.random.PRNGKey(0) if rng is None else rng, batch
     )
-  as_int32 = functools.partial(jnp.asarray, dtype=jnp.int32)
+  as_int32 = functools.partial(_as_array, dtype=np.int32)
   method = Method(
-      temperature=jnp.broadcast_to(
-          jnp.asarray(temperature, jnp.float32), [batch]
-      ),
+      temperature=_as_array(temperature, np.float32, [batch]),
       topk=as_int32(topk),
-      topp=jnp.asarray(topp, jnp.float32),
+      topp=_as_array(topp, np.float32),
   )
   return _decode(
       target_params,

@@ -32,6 +32,9 @@ from t5x_specdec.parameters import mlp_inputs
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
 
+# Where `T5.prepare` puts a tied embedding for the logits, in the decoder.
+_TIED_LOGITS = 'tied_logits'
+
 
 class BlockDecoder(Protocol):
   """Anything that can score a block of tokens per row; hashable.
@@ -121,27 +124,42 @@ class T5:
 
   def check(self, params: PyTree, model: str) -> None:
     """Raises ValueError where `params` do not fit the config."""
+    if self.config.logits_via_embedding and self._is_prepared(params):
+      decoder = dict(params['decoder'])
+      del decoder[_TIED_LOGITS]
+      params = {**params, 'decoder': decoder}
     check_params(params, self.config, model)
 
   def prepare(self, params: PyTree) -> PyTree:
     """Casts the matrices to the activation dtype, once and not per step.
 
     The embedding and the logits layer keep their own dtype: T5X computes logits
-    in float32, and a float32 matrix must not be rounded for it.
+    in float32, and a float32 matrix must not be rounded for it. A tied
+    embedding is laid out once more the way logits read it: on a CPU the product
+    of a block with the rows of a matrix takes twice that with its columns.
+
+    Decoding calls this itself, every time; whoever decodes many short texts
+    with a small model can do it once and pass on what it returns.
 
     Args:
-      params: T5X parameter tree.
+      params: T5X parameter tree, or what this returned.
 
     Returns:
-      The same tree, matrices in `config.dtype`.
+      The same tree, matrices in `config.dtype`, and the tied logits layer.
     """
 
     def cast(path, leaf):
       names = [entry.key for entry in path]
-      keep = 'token_embedder' in names or 'logits_dense' in names
+      keep = {'token_embedder', 'logits_dense', _TIED_LOGITS} & set(names)
       return leaf if keep else leaf.astype(self.config.dtype)
 
-    return jax.tree_util.tree_map_with_path(cast, params)
+    params = jax.tree_util.tree_map_with_path(cast, params)
+    if not self.config.logits_via_embedding or self._is_prepared(params):
+      return params
+    # The barrier keeps XLA from folding the transposition into the product.
+    kernel = lax.optimization_barrier(self._embedding(params).T)
+    decoder = {**params['decoder'], _TIED_LOGITS: {'kernel': kernel}}
+    return {**params, 'decoder': decoder}
 
   def init(
       self,
@@ -301,10 +319,15 @@ class T5:
     start = jnp.zeros([batch], jnp.int32)
     return self.decode_block(params, state, tokens, start)[0]
 
-  def _embed(self, params: PyTree, tokens: jax.Array) -> jax.Array:
+  def _is_prepared(self, params: PyTree) -> bool:
+    return _TIED_LOGITS in params.get('decoder', {})
+
+  def _embedding(self, params: PyTree) -> jax.Array:
     root = params['decoder'] if self.config.decoder_only else params
-    table = root['token_embedder']['embedding']
-    return table[tokens].astype(self.config.dtype)
+    return root['token_embedder']['embedding']
+
+  def _embed(self, params: PyTree, tokens: jax.Array) -> jax.Array:
+    return self._embedding(params)[tokens].astype(self.config.dtype)
 
   def _heads(self, params: PyTree, x: jax.Array) -> jax.Array:
     """Projects to dtype[batch, heads, length, head_dim]."""
@@ -368,16 +391,13 @@ class T5:
   def _logits(self, params: PyTree, x: jax.Array) -> jax.Array:
     """float32 logits; a bfloat16 matrix is read as such, summed in float32."""
     cfg = self.config
-    if cfg.logits_via_embedding:
-      root = params['decoder'] if cfg.decoder_only else params
-      table = root['token_embedder']['embedding']
-      contract = (((2,), (1,)), ((), ()))
-    else:
-      table = params['decoder']['logits_dense']['kernel']
-      contract = (((2,), (0,)), ((), ()))
-    x = x.astype(jnp.promote_types(x.dtype, table.dtype))
-    table = table.astype(x.dtype)
+    layer = _TIED_LOGITS if cfg.logits_via_embedding else 'logits_dense'
+    kernel = params['decoder'][layer]['kernel']
+    dtype = jnp.promote_types(x.dtype, kernel.dtype)
     y = lax.dot_general(
-        x, table, contract, preferred_element_type=jnp.float32
+        x.astype(dtype),
+        kernel.astype(dtype),
+        (((2,), (0,)), ((), ())),
+        preferred_element_type=jnp.float32,
     )
     return y * cfg.emb_dim**-0.5 if cfg.logits_via_embedding else y

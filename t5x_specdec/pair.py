@@ -27,7 +27,7 @@ class Model:
 
   Attributes:
     decoder: the network.
-    params: T5X parameter tree.
+    params: its parameters, prepared for decoding (`T5.prepare`).
     path: the checkpoint they come from.
     step: the training step of it.
   """
@@ -68,8 +68,9 @@ def read_model(
     config = config_from_params(checkpoint.params, dtype=dtype)
   except ValueError as error:
     raise ValueError(f'{checkpoint.path}: {error}') from None
-  params = jax.device_put(checkpoint.params)
-  return Model(T5(config), params, checkpoint.path, checkpoint.step)
+  decoder = T5(config)
+  params = jax.jit(decoder.prepare)(checkpoint.params)
+  return Model(decoder, params, checkpoint.path, checkpoint.step)
 
 
 def read_pair(

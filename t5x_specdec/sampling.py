@@ -11,6 +11,7 @@ then top-k or top-p; ties at a cutoff are all kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+import functools
 
 from flax import struct
 import jax
@@ -43,6 +44,7 @@ class Method(struct.PyTreeNode):
     return self.temperature <= MIN_TEMPERATURE
 
 
+@functools.partial(jax.jit, static_argnames='rows')
 def row_keys(rng: jax.Array, rows: int) -> jax.Array:
   """One typed key per row, folded from the row's index.
 
@@ -79,6 +81,7 @@ def round_keys(
   return split[:, :gamma], split[:, gamma], split[:, gamma + 1]
 
 
+@jax.jit
 def typed(keys: jax.Array) -> jax.Array:
   """Typed threefry keys from any keys.
 
