@@ -143,6 +143,46 @@ def _verify(
   return lax.cond(jnp.all(method.greedy), greedy, sampled)
 
 
+def _score_block(
+    target: BlockDecoder,
+    target_params: PyTree,
+    state: LoopState,
+    proposal: Proposal,
+    abstains: bool,
+) -> tuple[jax.Array, Any]:
+  """One call of the target: the last token of each row and its drafts.
+
+  Args:
+    target: the model whose law is sampled.
+    target_params: from `target.prepare`.
+    state: the loop before.
+    proposal: the drafts.
+    abstains: whether a block of one token is worth compiling, for rounds in
+      which no row has a draft.
+
+  Returns:
+    float32[rows, gamma + 1, vocab] logits, zeros after position 0 where there
+    are no drafts, and the target's state.
+  """
+  last = jnp.take_along_axis(state.tokens, state.lengths[:, None], axis=1)
+  block = jnp.concatenate([last, proposal.tokens], axis=1)
+
+  def score(block):
+    return target.decode_block(
+        target_params, state.target, block, state.lengths
+    )
+
+  def score_last():
+    logits, target_state = score(last)
+    rest = ((0, 0), (0, proposal.tokens.shape[1]), (0, 0))
+    return jnp.pad(logits, rest), target_state
+
+  if not abstains:
+    return score(block)
+  drafted = jnp.any((proposal.lengths > 0) & ~state.ended)
+  return lax.cond(drafted, lambda: score(block), score_last)
+
+
 def _free_drafts(state: LoopState, request: Request, gamma: int) -> jax.Array:
   """How many drafts each row has room for, int32[rows].
 
@@ -248,10 +288,8 @@ def run_round(
     room = _free_drafts(state, request, gamma)
     proposal = proposal.replace(lengths=jnp.minimum(proposal.lengths, room))
   with jax.named_scope('verify'):
-    last = jnp.take_along_axis(state.tokens, positions[:, None], axis=1)
-    block = jnp.concatenate([last, proposal.tokens], axis=1)
-    logits, target_state = target.decode_block(
-        target_params, state.target, block, positions
+    logits, target_state = _score_block(
+        target, target_params, state, proposal, draft.abstains
     )
   with jax.named_scope('accept'):
     verdict, emitted, scores = _verify(

@@ -44,6 +44,7 @@ class OneHotDraft:
 
   vocab_size: int = VOCAB
   has_encoder = None
+  abstains = False
 
   def check(self, params):
     """Nothing to check."""
@@ -74,9 +75,13 @@ def sample(
     seed: int = 0,
     length: int = LENGTH,
     prompt: tuple[int, ...] | None = None,
+    words: tuple[int, ...] = (0,),
     **method,
 ) -> np.ndarray:
   """Decodes many rows of the toy pair at once; without drafts at gamma 0.
+
+  All rows have the encoder input `words`, of which the pair sees only the first
+  and a draft from lookup all.
 
   Returns:
     int[samples, length].
@@ -87,7 +92,7 @@ def sample(
     prompts = np.tile(np.asarray(prompt, np.int32), (samples, 1))
   if 'row_keys' not in method:
     method['rng'] = jax.random.key(seed)
-  inputs = np.zeros([samples, 1], np.int32)
+  inputs = np.tile(np.asarray(words, np.int32), (samples, 1))
   common = {'max_decode_len': length, 'prompts': prompts, **method}
   if gamma == 0:
     result = t5x_specdec.autoregressive_decode(

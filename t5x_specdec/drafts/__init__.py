@@ -4,8 +4,16 @@
 
 from t5x_specdec.drafts.base import Draft
 from t5x_specdec.drafts.base import Proposal
+from t5x_specdec.drafts.lookup import PromptLookup
 from t5x_specdec.drafts.model import as_draft
 from t5x_specdec.drafts.model import ModelDraft
 from t5x_specdec.drafts.none import NoDraft
 
-__all__ = ['Draft', 'ModelDraft', 'NoDraft', 'Proposal', 'as_draft']
+__all__ = [
+    'Draft',
+    'ModelDraft',
+    'NoDraft',
+    'PromptLookup',
+    'Proposal',
+    'as_draft',
+]

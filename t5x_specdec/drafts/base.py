@@ -42,6 +42,15 @@ class Draft(Protocol):
     """Whether `init` needs inputs; None where it does not mind."""
     ...
 
+  @property
+  def abstains(self) -> bool:
+    """Whether it may propose nothing at all to a whole batch.
+
+    The target then is asked for a single token, at the price of compiling its
+    block twice.
+    """
+    ...
+
   def check(self, params: PyTree) -> None:
     """Raises ValueError where `params` are not this draft's."""
     ...

@@ -47,6 +47,8 @@ class ModelDraft:
 
   decoder: BlockDecoder
 
+  abstains = False
+
   @property
   def vocab_size(self) -> int:
     """Number of ids the draft model scores."""
