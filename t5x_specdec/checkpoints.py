@@ -31,6 +31,7 @@ from t5x import train_state as train_state_lib
 from t5x import utils
 from tensorflow.io import gfile  # pyright: ignore
 
+from t5x_specdec import model_checks
 from t5x_specdec.models import DRAFT
 from t5x_specdec.models import join_draft
 from t5x_specdec.models import split_draft
@@ -58,53 +59,6 @@ def _naming(model: str, path: str):
       raise
     cause = str(error) if isinstance(error, ValueError) else repr(error)
     raise ValueError(start + cause) from error
-
-
-def _shape(leaf: Any) -> tuple[int, ...] | None:
-  """Shape of an array of a checkpoint's tree, None where it does not say."""
-  if isinstance(leaf, Mapping):  # TensorStore's spec, in the legacy layout
-    return tuple(leaf['metadata']['shape'])
-  return tuple(leaf.shape) if hasattr(leaf, 'shape') else None
-
-
-def _compare(
-    model: str,
-    path: str,
-    expected: Mapping[str, Any],
-    found: Mapping[str, Any],
-    may_lack: bool = False,
-) -> None:
-  """Compares a checkpoint's parameters with its model's.
-
-  Args:
-    model: 'target' or 'draft'.
-    path: the checkpoint.
-    expected: {'decoder/...': leaf}, the model's.
-    found: the same of the checkpoint; a leaf's shape may be unknown.
-    may_lack: whether arrays that are missing will come from elsewhere.
-
-  Raises:
-    ValueError: naming model, path and up to three arrays.
-  """
-  wrong = []
-  for name, leaf in expected.items():
-    want = tuple(leaf.shape)
-    if name not in found:
-      if not may_lack:
-        wrong.append(f'{name}: missing, the model wants {want}')
-    elif (have := _shape(found[name])) not in (None, want):
-      wrong.append(f'{name}: the model wants {want}, the checkpoint has {have}')
-  wrong += [
-      f'{name}: in the checkpoint, not in the model'
-      for name in found
-      if name not in expected
-  ]
-  if wrong:
-    more = f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''
-    raise ValueError(
-        f'{model} checkpoint {path}: does not fit the {model} model; '
-        f'{"; ".join(wrong[:3])}{more}'
-    )
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +122,9 @@ class _Checked:
           name: leaf if isinstance(leaf, (Mapping, np.ndarray)) else None
           for name, leaf in found.items()
       }
-      _compare(model, path, self._expected, specs, fallback_state is not None)
+      model_checks.compare(
+          model, path, self._expected, specs, fallback_state is not None
+      )
       for leaf in specs.values():
         if isinstance(leaf, dict):
           # T5X stores every chunk, so one that is not there was lost, and
@@ -202,7 +158,7 @@ class _Checked:
           name = re.sub(r'layers_0/relpos_bias', 'relpos_bias', name)
           if is_parameter:
             found[name] = leaf
-        _compare(model, path, expected, found)
+        model_checks.compare(model, path, expected, found)
         return translated
 
     with _naming(model, path):
@@ -213,7 +169,7 @@ class _Checked:
 
   def _check_restored(self, path: str, restored: Any) -> Any:
     found = _flat(restored.state_dict()['target'])
-    _compare(self._model, path, self._expected, found)
+    model_checks.compare(self._model, path, self._expected, found)
     return restored
 
   def close(self):
@@ -235,7 +191,7 @@ class PairCheckpointManager:
       train_state: train_state_lib.TrainState,
       partitioner: partitioning.BasePartitioner,
       *,
-      draft_restore_cfg: utils.RestoreCheckpointConfig,
+      draft_restore_cfg: utils.RestoreCheckpointConfig | None = None,
       manager_cls: checkpoints.CheckpointManagerConstructor = (
           checkpoints.OrbaxCheckpointManagerInterface
       ),
@@ -247,7 +203,8 @@ class PairCheckpointManager:
       directory: the target's checkpoint, or the parent of several.
       train_state: shapes of the pair, a model of `t5x_specdec.models`'.
       partitioner: the run's.
-      draft_restore_cfg: where and how to restore the draft.
+      draft_restore_cfg: where and how to restore the draft; None for a draft
+        that has no parameters.
       manager_cls: the manager that each half is left to.
       **kwargs: for both managers, the target's `restore_dtype` among them.
 
@@ -255,22 +212,34 @@ class PairCheckpointManager:
       FileNotFoundError: a checkpoint is not there.
       ValueError: the model has no draft, or is being trained.
     """
-    if DRAFT not in train_state.params:
-      raise ValueError(
-          'the model has no draft: MODEL must be one of t5x_specdec.models, so '
-          "t5x_specdec's run file has to come after the target's gin file"
-      )
     if not isinstance(train_state, train_state_lib.InferenceState):
       raise ValueError('a pair of models can be restored, not trained')
+    if draft_restore_cfg is None:
+      if DRAFT in train_state.params:
+        raise ValueError(
+            'no checkpoint for the draft: bind checkpoints.'
+            'PairCheckpointManager.draft_restore_cfg, or give '
+            't5x_specdec/configs/runs/infer_speculative.gin'
+        )
+    elif DRAFT not in train_state.params:
+      raise ValueError(
+          'the model has no draft to restore: MODEL must be one of '
+          "t5x_specdec.models, so t5x_specdec's run file has to come after the "
+          "target's gin file"
+      )
+    else:
+      self._draft_path = self._resolve(draft_restore_cfg)
     self._draft_cfg = draft_restore_cfg
-    self._draft_path = self._resolve(draft_restore_cfg)
     _check_exists('target', directory)
-    _check_exists('draft', self._draft_path)
+    if draft_restore_cfg is not None:
+      _check_exists('draft', self._draft_path)
     self._train_state = train_state
     target, draft = self._split(train_state)
     self._target = _Checked(
         'target', directory, target, partitioner, manager_cls, **kwargs
     )
+    if draft_restore_cfg is None:
+      return
     dtype = draft_restore_cfg.dtype
     kwargs |= {
         'dataset_iterator': None,
@@ -337,7 +306,8 @@ class PairCheckpointManager:
   def close(self) -> None:
     """Closes both managers."""
     self._target.close()
-    self._draft.close()
+    if self._draft_cfg is not None:
+      self._draft.close()
 
   @staticmethod
   def _resolve(config: utils.RestoreCheckpointConfig) -> str:
@@ -363,6 +333,8 @@ class PairCheckpointManager:
     return target, draft
 
   def _join(self, target: Any) -> train_state_lib.TrainState:
+    if self._draft_cfg is None:
+      return target
     path = self._draft_path
     if gfile.exists(f'{path}.index'):
       if self._draft_cfg.state_transformation_fns:

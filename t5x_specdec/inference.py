@@ -1,6 +1,11 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of t5x/infer.py tells while it writes: a chunk's statistics."""
+"""What a run of t5x/infer.py tells while it writes: a chunk's statistics.
+
+In mode 'predict_with_aux' they come with the predictions. Mode 'predict' keeps
+only the predictions, so there the model's counters are sent to the host, batch
+by batch, and wait here for the chunk to be written.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import logging
 from typing import Any
 
+import jax
 import numpy as np
 
 from t5x_specdec.stats import Stats
@@ -16,6 +22,26 @@ from t5x_specdec.stats import Stats
 SPECULATION = 'speculation'
 
 _logger = logging.getLogger(__name__)
+
+# Counters of the batches since the last chunk, summed over their rows.
+_waiting: dict[str, np.ndarray] = {}
+
+
+def keep(counters: Mapping[str, Any]) -> None:
+  """Adds a batch's counters to those that wait for their chunk.
+
+  Args:
+    counters: fields of `Stats`, arrays whose first axis is the batch.
+  """
+  for name, rows in counters.items():
+    _waiting[name] = _waiting.get(name, 0) + np.sum(rows, axis=0)
+
+
+def _take_waiting() -> dict[str, Any]:
+  jax.effects_barrier()  # the last batches' counters may be under way
+  taken = dict(_waiting)
+  _waiting.clear()
+  return taken
 
 
 def summary(aux: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -45,7 +71,8 @@ def write_inferences_to_file(
 
   Args:
     path: file to write.
-    inferences: predictions and aux; in mode 'predict' there is no aux.
+    inferences: predictions and aux; in mode 'predict' there is no aux, and
+      the line counts the rows that pad a last batch, too.
     task_ds: the chunk's examples.
     mode: infer.py's.
     vocabulary: of the outputs.
@@ -53,7 +80,11 @@ def write_inferences_to_file(
   """
   from t5x import infer
 
-  if totals := summary(inferences[1]):
+  waiting = _take_waiting()
+  totals = summary(inferences[1])
+  if totals is None and waiting:
+    totals = summary({SPECULATION: waiting})
+  if totals is not None:
     _logger.info(
         '%s: alpha %s, %s tokens per target call over %d calls',
         path,

@@ -9,13 +9,14 @@ they are looked up. Imports neither T5X nor seqio: `models` passes in theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 import inspect
 from typing import Any
 
 import gin
 
 from t5x_specdec import decoding
+from t5x_specdec import parameters
 from t5x_specdec.network import T5
 
 # The scope of the draft in gin, and where its parameters stand in the tree.
@@ -178,20 +179,20 @@ def _same_vocabulary(target: Any, draft: Any) -> bool:
 
 
 def check_pair(
-    target: T5, draft: T5, vocabulary: Any, draft_vocabulary: Any | None
+    target: T5, draft: Any, vocabulary: Any, draft_vocabulary: Any | None
 ) -> None:
   """Refuses a draft of another vocabulary.
 
   Args:
     target: the target's network.
-    draft: the draft's.
+    draft: the source of drafts, a `Draft`.
     vocabulary: the target's output vocabulary, a `seqio.Vocabulary`.
     draft_vocabulary: the draft's, None where it is said to be the same.
 
   Raises:
     ValueError: naming both.
   """
-  if target.vocab_size != draft.vocab_size:
+  if draft.vocab_size not in (None, target.vocab_size):
     raise ValueError(
         'target and draft must share one vocabulary: vocab_size of the target '
         f'is {target.vocab_size}, of the draft {draft.vocab_size}'
@@ -206,4 +207,50 @@ def check_pair(
     raise ValueError(
         'target and draft must share one vocabulary, but the '
         f"target's {described[0]} and the draft's {described[1]} differ"
+    )
+
+
+def _shape(leaf: Any) -> tuple[int, ...] | None:
+  """Shape of an array of a checkpoint's tree, None where it does not say."""
+  if isinstance(leaf, Mapping):  # TensorStore's spec, in the legacy layout
+    return tuple(leaf['metadata']['shape'])
+  return tuple(leaf.shape) if hasattr(leaf, 'shape') else None
+
+
+def compare(
+    model: str,
+    path: str,
+    expected: Mapping[str, Any],
+    found: Mapping[str, Any],
+    may_lack: bool = False,
+) -> None:
+  """Compares a checkpoint's parameters with its model's.
+
+  Args:
+    model: 'target' or 'draft'.
+    path: the checkpoint.
+    expected: {'decoder/...': leaf}, the model's.
+    found: the same of the checkpoint; a leaf's shape may be unknown.
+    may_lack: whether arrays that are missing will come from elsewhere.
+
+  Raises:
+    ValueError: naming model, path and up to three arrays.
+  """
+  wrong = []
+  for name, leaf in expected.items():
+    want = tuple(leaf.shape)
+    if name not in found:
+      if not may_lack:
+        wrong.append(f'{name}: missing, the model wants {want}')
+    elif (have := _shape(found[name])) not in (None, want):
+      wrong.append(f'{name}: the model wants {want}, the checkpoint has {have}')
+  wrong += [
+      f'{name}: in the checkpoint, not in the model'
+      for name in found
+      if name not in expected
+  ]
+  if wrong:
+    raise ValueError(
+        f'{model} checkpoint {path}: does not fit the {model} model; '
+        f'{parameters.first_few(wrong)}'
     )

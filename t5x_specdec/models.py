@@ -31,7 +31,10 @@ from t5x import decoding as t5x_decoding
 from t5x import models
 
 from t5x_specdec import decoding
+from t5x_specdec import inference
 from t5x_specdec import model_checks
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.inference import SPECULATION
 from t5x_specdec.model_checks import DRAFT
 from t5x_specdec.network import T5
@@ -45,10 +48,11 @@ def split_draft(tree: PyTree) -> tuple[PyTree, PyTree]:
     tree: mapping with the target's entries and `draft`.
 
   Returns:
-    The target's tree and the draft's.
+    The target's tree and the draft's, empty where it has no parameters.
   """
   tree = flax_core.unfreeze(tree)
-  return {k: v for k, v in tree.items() if k != DRAFT}, tree[DRAFT]
+  draft = tree.pop(DRAFT, {})
+  return tree, draft
 
 
 def join_draft(target: Mapping[str, Any], draft: PyTree) -> PyTree:
@@ -66,6 +70,7 @@ class _Speculative(models.BaseTransformerModel):
       module: nn.Module | None = None,
       draft_module: nn.Module | None = None,
       *,
+      draft: Draft | None = None,
       gamma: int | None = None,
       draft_vocabulary: seqio.Vocabulary | None = None,
       decode_fn: Callable[..., decoding.DecodeResult] | None = None,
@@ -81,10 +86,11 @@ class _Speculative(models.BaseTransformerModel):
     kwargs = {**stock, **kwargs}
     if module is not None:
       kwargs['module'] = module
-    if draft_module is None:
+    if (draft_module is None) == (draft is None):
       raise ValueError(
-          f'no draft: bind models.{name}.draft_module, or give '
-          't5x_specdec/configs/runs/infer_speculative.gin'
+          f'{"no draft" if draft is None else "two drafts"}: bind either '
+          f'models.{name}.draft_module or, for a draft that is no model, '
+          f'models.{name}.draft; or give a run file of t5x_specdec/configs/runs'
       )
     if decode_fn is None:
       decode_fn = model_checks.configured(decoding.speculative_decode)
@@ -96,21 +102,23 @@ class _Speculative(models.BaseTransformerModel):
     )
     super().__init__(decode_fn=decode_fn, **kwargs)
     model_checks.check_network('target', self.module.config)
-    model_checks.check_network('draft', draft_module.config)  # pyright: ignore
-    model_checks.check_draft_bindings(
-        self.module.config, draft_module.config  # pyright: ignore
-    )
+    self._target = T5(self.module.config)
     self.draft_module = draft_module
+    self._draft_init = None
+    if draft_module is not None:
+      config: Any = draft_module.config  # pyright: ignore
+      model_checks.check_network('draft', config)
+      model_checks.check_draft_bindings(self.module.config, config)
+      draft = ModelDraft(T5(config))
+      self._draft_init = self._STOCK(
+          **{**kwargs, 'module': draft_module}
+      ).get_initial_variables
+    self._draft = draft
+    model_checks.check_pair(
+        self._target, draft, self.output_vocabulary, draft_vocabulary
+    )
     self.gamma = gamma
     self._seed = seed
-    self._target = T5(self.module.config)
-    self._draft = T5(draft_module.config)  # pyright: ignore
-    self._draft_init = self._STOCK(
-        **{**kwargs, 'module': draft_module}
-    ).get_initial_variables
-    model_checks.check_pair(
-        self._target, self._draft, self.output_vocabulary, draft_vocabulary
-    )
 
   def get_initial_variables(
       self,
@@ -134,6 +142,8 @@ class _Speculative(models.BaseTransformerModel):
       `params` and `params_axes`, and what else the target has.
     """
     variables = super().get_initial_variables(rng, input_shapes, input_types)  # pyright: ignore
+    if self._draft_init is None:
+      return variables
     if DRAFT in variables['params']:
       raise ValueError(
           f'the target has parameters named {DRAFT!r} itself: '
@@ -157,6 +167,28 @@ class _Speculative(models.BaseTransformerModel):
       )
       joined['params_axes'] = join_draft(variables['params_axes'], axes)
     return flax_core.freeze(joined)
+
+  def predict_batch(
+      self,
+      params: PyTree,
+      batch: Mapping[str, jax.Array],
+      rng: jax.Array | None = None,
+      **options,
+  ) -> jax.Array:
+    """Decodes a batch; counters go to the host for `inference` to log.
+
+    Args:
+      params: the model's parameters.
+      batch: as for `predict_batch_with_aux`.
+      rng: random key.
+      **options: as for `predict_batch_with_aux`.
+
+    Returns:
+      The tokens of `predict_batch_with_aux`.
+    """
+    tokens, aux = self.predict_batch_with_aux(params, batch, rng, **options)
+    jax.debug.callback(inference.keep, aux[SPECULATION])
+    return tokens
 
   def _speculate(
       self,
@@ -239,6 +271,8 @@ class SpeculativeEncoderDecoderModel(_Speculative, models.EncoderDecoderModel):
   Attributes:
     module: the target, a stock encoder-decoder module.
     draft_module: the draft, likewise, of the same vocabulary.
+    draft: instead of `draft_module`, a source of drafts that has no parameters,
+      `drafts.PromptLookup()`.
     gamma: drafts per round; None leaves it to `decode_fn`.
     draft_vocabulary: the draft's, compared with the output vocabulary; None
       says that it is the same.

@@ -200,6 +200,12 @@ def unflatten(flat: Mapping[Path, Any]) -> PyTree:
   return tree
 
 
+def first_few(wrong: list[str]) -> str:
+  """The first three of what is wrong, and how many more there are."""
+  more = f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''
+  return '; '.join(wrong[:3]) + more
+
+
 def check_params(params: PyTree, config: T5Config, model: str) -> None:
   """Checks that a parameter tree is exactly the one the config describes.
 
@@ -228,10 +234,9 @@ def check_params(params: PyTree, config: T5Config, model: str) -> None:
       if path not in expected
   ]
   if wrong:
-    more = f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''
     raise ValueError(
         f'{model} params do not fit the {model} config: '
-        f'{"; ".join(wrong[:3])}{more}'
+        f'{first_few(wrong)}'
     )
 
 

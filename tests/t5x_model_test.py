@@ -333,11 +333,6 @@ def test_stock_decode_functions_are_refused(decode_fn):
     ours_of('t5_1_1', decode_fn=getattr(decoding, decode_fn))
 
 
-def test_a_model_without_draft_is_refused():
-  with pytest.raises(ValueError, match='bind models.*draft_module'):
-    ours_of('t5_1_1', draft_module=None)
-
-
 @pytest.mark.parametrize('name', ['module', 'draft_module'])
 def test_scalable_t5_is_refused(name):
   from t5x.examples.scalable_t5 import network

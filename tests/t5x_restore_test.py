@@ -337,6 +337,29 @@ def test_a_directory_that_is_no_checkpoint_is_refused(written, tmp_path, name):
   refused(paths, name)
 
 
+def test_a_draft_without_parameters_needs_no_checkpoint(written):
+  from t5x_specdec import checkpoints
+
+  paths = written()
+  state = pair_initializer().global_train_state_shape
+  target = checkpoints.PairCheckpointManager._split(state)[0]
+  manager = checkpoints.PairCheckpointManager(
+      paths['target'], target, partitioner()
+  )
+  restored = manager.restore(path=paths['target'])
+  manager.close()
+  expected = flat(params_of('target'))
+  assert flat(restored.params).keys() == expected.keys()
+  for path, leaf in flat(restored.params).items():
+    np.testing.assert_array_equal(leaf, expected[path], err_msg=path)
+  with pytest.raises(ValueError, match='target checkpoint .*does not fit'):
+    checkpoints.PairCheckpointManager(
+        paths['draft'], target, partitioner()
+    ).restore(path=paths['draft'])
+  with pytest.raises(ValueError, match='draft_restore_cfg, or give'):
+    checkpoints.PairCheckpointManager(paths['target'], state, partitioner())
+
+
 def test_a_model_without_draft_is_told_to_reorder_gin_files(written):
   from t5x import utils
 

@@ -1,0 +1,95 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""T5X models whose draft has no parameters, and what mode 'predict' counts."""
+
+import functools
+import logging
+
+import jax
+import numpy as np
+import pytest
+import t5x_model_test as cases
+
+from t5x_specdec.drafts import PromptLookup
+
+pytestmark = pytest.mark.t5x
+
+quick_compilation = cases.quick_compilation
+
+
+@functools.cache
+def lookup_model(name):
+  return cases.ours_of(
+      name, gamma=2, draft_module=None, draft=PromptLookup(2)
+  )
+
+
+@pytest.mark.parametrize('name', ['t5_1_1', 'decoder_only'])
+def test_lookup_needs_no_parameters_and_predicts_as_stock(name):
+  case, batch = cases.pair(name), cases.batch_of(name)
+  want, _ = cases.predict(case.stock, case.params, batch)
+  tokens, aux = cases.predict(
+      lookup_model(name), case.params, batch, jit=True
+  )
+  np.testing.assert_array_equal(tokens, want)
+  assert np.asarray(aux['speculation']['drafted']).sum() > 0
+
+
+def test_initial_variables_are_stock():
+  case, batch = cases.pair('t5_1_1'), cases.batch_of('t5_1_1')
+  shapes = {name: leaf.shape for name, leaf in batch.items()}
+  ours, stock = (
+      jax.eval_shape(
+          lambda model=model: model.get_initial_variables(
+              jax.random.PRNGKey(0), shapes
+          )
+      )
+      for model in (lookup_model('t5_1_1'), case.stock)
+  )
+  assert jax.tree.structure(ours['params']) == jax.tree.structure(
+      stock['params']
+  )
+
+
+def test_one_draft_it_is():
+  with pytest.raises(ValueError, match='no draft: bind either models.Spec'):
+    cases.ours_of('t5_1_1', draft_module=None)
+  with pytest.raises(ValueError, match='two drafts: bind either models.Spec'):
+    cases.ours_of('t5_1_1', draft=PromptLookup())
+
+
+def test_predict_batch_sends_its_counters_to_the_log(caplog, monkeypatch):
+  from t5x import infer
+
+  from t5x_specdec import inference
+
+  case, batch = cases.pair('t5_1_1'), cases.batch_of('t5_1_1')
+  _, aux = case.ours.predict_batch_with_aux(case.pair_params, batch)
+  totals = inference.summary(aux)
+  assert totals is not None and totals['rounds'] > 0
+  predict = jax.jit(case.ours.predict_batch)
+  inference._take_waiting()
+  for _ in range(2):
+    predict(case.pair_params, batch)
+  monkeypatch.setattr(infer, 'write_inferences_to_file', lambda *args: None)
+  with caplog.at_level(logging.INFO):
+    inference.write_inferences_to_file('chunk', ([], {}), None, 'predict')
+    inference.write_inferences_to_file('chunk', ([], {}), None, 'predict')
+  (message,) = [record.getMessage() for record in caplog.records]
+  assert message == (
+      f'chunk: alpha {totals["alpha"]:.3f}, '
+      f'{totals["tokens_per_target_call"]:.3f} tokens per target call over '
+      f'{2 * totals["rounds"]} calls'
+  )
+
+
+def test_counters_of_a_chunk_are_those_of_its_lines():
+  from t5x_specdec import inference
+
+  inference._take_waiting()
+  inference.keep({'rounds': np.array([2, 3]), 'histogram': np.ones([2, 4])})
+  inference.keep({'rounds': np.array([4]), 'histogram': np.ones([1, 4])})
+  taken = inference._take_waiting()
+  assert taken['rounds'] == 9
+  np.testing.assert_array_equal(taken['histogram'], [3, 3, 3, 3])
+  assert inference._take_waiting() == {}
