@@ -86,6 +86,7 @@ def _start(
         'gamma',
         'num_decodes',
         'rescale_log_probs',
+        'verification',
         'trace',
     ),
 )
@@ -105,6 +106,7 @@ def _decode(
     gamma: int,
     num_decodes: int,
     rescale_log_probs: bool,
+    verification: str,
     trace: bool,
 ) -> DecodeResult:
   """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
@@ -166,6 +168,7 @@ def _decode(
           draft_params=draft_params,
           gamma=gamma,
           rescale_log_probs=rescale_log_probs,
+          verification=verification,
       ),
       state,
   )
@@ -216,6 +219,7 @@ def _run(
     num_decodes: int,
     max_decode_steps: ArrayLike | None,
     rescale_log_probs: bool,
+    verification: str,
     trace: bool,
 ) -> DecodeResult:
   """Checks the arguments both decoders share and runs the compiled loop."""
@@ -252,6 +256,7 @@ def _run(
       gamma=gamma,
       num_decodes=num_decodes,
       rescale_log_probs=rescale_log_probs,
+      verification=verification,
       trace=trace,
   )
 
@@ -275,6 +280,7 @@ def speculative_decode(
     num_decodes: int = 1,
     max_decode_steps: ArrayLike | None = None,
     rescale_log_probs: bool = True,
+    verification: str = 'block',
     trace: bool = False,
 ) -> DecodeResult:
   """Decodes with a draft; the output's law is the target's own.
@@ -310,6 +316,9 @@ def speculative_decode(
       int[batch].
     rescale_log_probs: whether scores are those of the law after temperature and
       filters (greedy scores are then 0.0), or of the model's own.
+    verification: 'token', the paper's Algorithm 1, or 'block', which accepts at
+      least as many drafts on average at the same cost (arXiv 2403.10444); at
+      temperature 0 the two are one.
     trace: whether to record the drafts of every round.
 
   Returns:
@@ -320,6 +329,7 @@ def speculative_decode(
   """
   draft = as_draft(draft)
   validation.check_draft(target, draft, draft_params, gamma)
+  validation.check_verification(verification)
   return _run(
       target,
       draft,
@@ -338,6 +348,7 @@ def speculative_decode(
       num_decodes=num_decodes,
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
+      verification=verification,
       trace=trace,
   )
 
@@ -404,5 +415,6 @@ def autoregressive_decode(
       num_decodes=num_decodes,
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
+      verification='token',
       trace=False,
   )

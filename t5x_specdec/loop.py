@@ -89,6 +89,7 @@ def _verify(
     accept_keys: jax.Array,
     next_keys: jax.Array,
     rescale_log_probs: bool,
+    verification: str,
 ) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
   """Judges the drafts by the target's logits.
 
@@ -99,6 +100,7 @@ def _verify(
     accept_keys: key[rows], for the acceptance.
     next_keys: key[rows], for the token after the drafts that stand.
     rescale_log_probs: whether scores include the sampling method.
+    verification: the rule, a key of `acceptance.RULES`.
 
   Returns:
     The verdict, the tokens it emits int32[rows, gamma + 1] (those past
@@ -127,7 +129,7 @@ def _verify(
 
   def sampled():
     p = sampling.law(logits, method)
-    verdict = acceptance.accept(
+    verdict = acceptance.RULES[verification](
         p,
         proposal.q,
         proposal.tokens,
@@ -255,6 +257,7 @@ def run_round(
     draft_params: PyTree,
     gamma: int,
     rescale_log_probs: bool,
+    verification: str,
 ) -> LoopState:
   """One round of Algorithm 1 for every row that has not ended.
 
@@ -267,6 +270,7 @@ def run_round(
     draft_params: from `draft.prepare`.
     gamma: drafts per round.
     rescale_log_probs: whether scores include the sampling method.
+    verification: the rule, a key of `acceptance.RULES`.
 
   Returns:
     The loop after.
@@ -299,6 +303,7 @@ def run_round(
         accept_keys,
         next_keys,
         rescale_log_probs,
+        verification,
     )
     live = ~state.ended
     state, count, forced = _commit(state, request, verdict, emitted, scores)

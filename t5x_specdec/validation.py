@@ -16,6 +16,7 @@ from jax import core
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_specdec import acceptance
 from t5x_specdec.drafts import Draft
 from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
@@ -89,6 +90,15 @@ def check_draft(
         f'is {target.vocab_size}, of the draft {size}'
     )
   draft.check(draft_params)
+
+
+def check_verification(verification: Any) -> None:
+  """Raises ValueError for a rule that is not known."""
+  if verification not in acceptance.RULES:
+    raise ValueError(
+        f'verification must be one of {sorted(acceptance.RULES)}, got '
+        f'{verification!r}'
+    )
 
 
 def check_text(

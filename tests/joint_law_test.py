@@ -35,37 +35,54 @@ def exact(tables, prompt=(), length=laws.LENGTH, **method):
   return toys.enumerate_outputs(law, length, prompt=prompt)
 
 
+both_rules = pytest.mark.parametrize('rule', ['token', 'block'])
+
+
+@both_rules
 @pytest.mark.parametrize('gamma', [1, 2, 3, 5])
 @pytest.mark.parametrize('name', METHODS)
-def test_soft_drafts(name, gamma):
+def test_soft_drafts(name, gamma, rule):
   tables = laws.toy_tables()
-  outputs = laws.sample(tables, gamma=gamma, **METHODS[name])
-  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
-  assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
-
-
-@pytest.mark.parametrize('gamma', [1, 3])
-@pytest.mark.parametrize('name', ['plain', 'cold_topk', 'topp', 'greedy'])
-def test_one_hot_drafts_of_ragged_length(name, gamma):
-  tables = laws.toy_tables(1)
   outputs = laws.sample(
-      tables, gamma=gamma, draft=laws.OneHotDraft(), **METHODS[name]
+      tables, gamma=gamma, verification=rule, **METHODS[name]
   )
   p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
   assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
 
 
-def test_draft_equal_to_target():
+@both_rules
+@pytest.mark.parametrize('gamma', [1, 3])
+@pytest.mark.parametrize('name', ['plain', 'cold_topk', 'topp', 'greedy'])
+def test_one_hot_drafts_of_ragged_length(name, gamma, rule):
+  tables = laws.toy_tables(1)
+  outputs = laws.sample(
+      tables,
+      gamma=gamma,
+      draft=laws.OneHotDraft(),
+      verification=rule,
+      **METHODS[name],
+  )
+  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
+  assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
+
+
+@both_rules
+def test_draft_equal_to_target(rule):
   tables = (laws.toy_tables(2)[0],) * 2
-  outputs = laws.sample(tables, gamma=3, **METHODS['plain'])
+  outputs = laws.sample(
+      tables, gamma=3, verification=rule, **METHODS['plain']
+  )
   p_value, distance = laws.p_value(outputs, exact(tables, **METHODS['plain']))
   assert p_value > laws.FALSE_ALARM, (p_value, distance)
 
 
-def test_draft_without_overlap():
+@both_rules
+def test_draft_without_overlap(rule):
   target, _ = laws.toy_tables(3)
   draft = -8.0 * target
-  outputs = laws.sample((target, draft), gamma=2, **METHODS['plain'])
+  outputs = laws.sample(
+      (target, draft), gamma=2, verification=rule, **METHODS['plain']
+  )
   p_value, distance = laws.p_value(
       outputs, exact((target,), **METHODS['plain'])
   )
@@ -222,6 +239,38 @@ def plant_accept_without_u(monkeypatch):
   )
 
 
+def plant_first_failure(monkeypatch):
+  """Block verification that stops at the first prefix that does not stand."""
+  monkeypatch.setattr(acceptance, '_last', acceptance._leading)
+
+
+def plant_residual_of_the_other_rule(monkeypatch):
+  conclude = acceptance._conclude
+
+  def unscaled(p, q, accepted, scale, keys):
+    return conclude(p, q, accepted, jnp.ones_like(scale), keys)
+
+  monkeypatch.setattr(acceptance, '_conclude', unscaled)
+
+
+def plant_ratios_above_one(monkeypatch):
+  def joint_ratios(px, qx):
+    ratios = jnp.where(qx > 0, px / jnp.where(qx > 0, qx, 1.0), 0.0)
+    return jnp.pad(jnp.cumprod(ratios, axis=1), ((0, 0), (1, 0)),
+                   constant_values=1.0)
+
+  monkeypatch.setattr(acceptance, 'joint_ratios', joint_ratios)
+
+
+def plant_one_uniform_for_all_drafts(monkeypatch):
+  uniform = acceptance._uniform
+
+  def shared(keys, gamma):
+    return jnp.broadcast_to(uniform(keys, 1), [len(keys), gamma])
+
+  monkeypatch.setattr(acceptance, '_uniform', shared)
+
+
 @pytest.fixture
 def compile_anew():
   jax.clear_caches()
@@ -230,22 +279,31 @@ def compile_anew():
 
 
 @pytest.mark.parametrize(
-    'plant, name',
+    'plant, name, rule',
     [
-        (plant_greedy_proposals_with_soft_q, 'plain'),
-        (plant_residual_from_p, 'plain'),
-        (plant_filter_on_target_only, 'topk'),
-        (plant_filter_on_target_only, 'topp'),
-        (plant_filter_on_draft_only, 'topk'),
-        (plant_one_key_for_all, 'plain'),
-        (plant_draft_noise_again_in_the_residual, 'plain'),
-        (plant_next_row_of_p, 'plain'),
-        (plant_accept_without_u, 'plain'),
+        (plant_greedy_proposals_with_soft_q, 'plain', 'token'),
+        (plant_greedy_proposals_with_soft_q, 'plain', 'block'),
+        (plant_residual_from_p, 'plain', 'token'),
+        (plant_residual_from_p, 'plain', 'block'),
+        (plant_filter_on_target_only, 'topk', 'token'),
+        (plant_filter_on_target_only, 'topp', 'block'),
+        (plant_filter_on_draft_only, 'topk', 'token'),
+        (plant_one_key_for_all, 'plain', 'token'),
+        (plant_one_key_for_all, 'plain', 'block'),
+        (plant_draft_noise_again_in_the_residual, 'plain', 'token'),
+        (plant_next_row_of_p, 'plain', 'block'),
+        (plant_accept_without_u, 'plain', 'token'),
+        (plant_accept_without_u, 'plain', 'block'),
+        (plant_first_failure, 'plain', 'block'),
+        (plant_residual_of_the_other_rule, 'plain', 'block'),
+        (plant_ratios_above_one, 'plain', 'block'),
+        (plant_one_uniform_for_all_drafts, 'plain', 'token'),
+        (plant_one_uniform_for_all_drafts, 'plain', 'block'),
     ],
 )
-def test_planted_fault_is_found(plant, name, monkeypatch, compile_anew):
+def test_planted_fault_is_found(plant, name, rule, monkeypatch, compile_anew):
   tables = laws.toy_tables()
   plant(monkeypatch)
-  outputs = laws.sample(tables, gamma=3, **METHODS[name])
+  outputs = laws.sample(tables, gamma=3, verification=rule, **METHODS[name])
   p_value, _ = laws.p_value(outputs, exact(tables, **METHODS[name]))
   assert p_value < laws.DETECTED

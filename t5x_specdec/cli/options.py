@@ -76,6 +76,13 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
       '(default: 0)',
   )
   group.add_argument(
+      '--verification',
+      choices=('token', 'block'),
+      default='block',
+      help="how drafts are judged when sampling: one by one, the paper's "
+      'Algorithm 1, or as a block, which accepts more (default: %(default)s)',
+  )
+  group.add_argument(
       '--seed',
       type=int,
       default=0,

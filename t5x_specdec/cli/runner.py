@@ -138,6 +138,7 @@ def decode_lines(
         target.params,
         draft.params,
         gamma=args.gamma,
+        verification=args.verification,
         trace=args.trace,
         **_as_arguments(target, text),
         **options,
@@ -162,6 +163,7 @@ def decode_lines(
 
   summary = {'lines': len(lines), 'gamma': args.gamma} | ours.summary()
   summary['temperature'] = args.temperature
+  summary['verification'] = args.verification
   if args.compare:
     summary['target_alone'] = baseline.summary()
     theirs = summary['target_alone']['ms_per_token']

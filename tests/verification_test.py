@@ -1,0 +1,98 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The two rules of verification beside each other, in whole decodes."""
+
+import functools
+
+import jax
+import laws
+import numpy as np
+import pytest
+
+import t5x_specdec
+from t5x_specdec.testing import toys
+
+
+@functools.cache
+def decode(rule, gamma=4, temperature=1.0):
+  """Twenty thousand texts of the toy pair, of 16 tokens and never an EOS."""
+  target, draft = laws.toy_tables(9)
+  decoder = toys.TableDecoder(laws.VOCAB)
+  return jax.device_get(
+      t5x_specdec.speculative_decode(
+          decoder,
+          decoder,
+          {'table': target},
+          {'table': draft},
+          np.zeros([20_000, 1], np.int32),
+          max_decode_len=16,
+          eos_id=laws.VOCAB,
+          gamma=gamma,
+          temperature=temperature,
+          topk=0,
+          rng=jax.random.key(4),
+          verification=rule,
+      )
+  )
+
+
+def per_row(result, numerator, denominator):
+  """Mean and standard error of a ratio of counters over independent rows."""
+  top = getattr(result.stats, numerator)[:, 0].astype(np.float64)
+  bottom = getattr(result.stats, denominator)[:, 0]
+  ratio = top.sum() / bottom.sum()
+  error = np.std(top - ratio * bottom) / len(top) ** 0.5 / bottom.mean()
+  return ratio, error
+
+
+def test_block_takes_fewer_calls():
+  token, block = decode('token'), decode('block')
+  (slow, error), (fast, other) = (
+      per_row(result, 'emitted', 'rounds') for result in (token, block)
+  )
+  assert fast - slow > 5 * np.hypot(error, other)
+
+
+def test_alpha_is_the_same_by_either_rule():
+  """Corollary 3.6's mean of sum(min(p, q)); what was accepted is not."""
+  token, block = decode('token'), decode('block')
+  (alpha, error), (other_alpha, other) = (
+      per_row(result, 'overlap', 'judged') for result in (token, block)
+  )
+  assert abs(alpha - other_alpha) < 4 * np.hypot(error, other)
+  rate, error = per_row(token, 'accepted', 'judged')
+  assert abs(rate - alpha) < 4 * error
+  rate, error = per_row(block, 'accepted', 'judged')
+  assert rate - alpha > 5 * error
+  histograms = [np.sum(r.stats.histogram, axis=(0, 1)) for r in (token, block)]
+  shares = [h / h.sum() for h in histograms]
+  assert np.abs(shares[0] - shares[1]).max() > 0.01
+
+
+@pytest.mark.parametrize('gamma', [1, 4])
+def test_one_rule_at_temperature_0(gamma):
+  token, block = (decode(rule, gamma, 0.0) for rule in ('token', 'block'))
+  for ours, theirs in zip(jax.tree.leaves(token), jax.tree.leaves(block)):
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_one_law_of_rounds_at_gamma_1():
+  token, block = (decode(rule, 1) for rule in ('token', 'block'))
+  (slow, error), (fast, other) = (
+      per_row(result, 'emitted', 'rounds') for result in (token, block)
+  )
+  assert abs(fast - slow) < 4 * np.hypot(error, other)
+
+
+def test_an_unknown_rule_is_refused():
+  decoder = toys.TableDecoder(laws.VOCAB)
+  with pytest.raises(ValueError, match=r"\['block', 'token'\], got 'blocks'"):
+    t5x_specdec.speculative_decode(
+        decoder,
+        decoder,
+        {'table': np.zeros([1, 5, 5, 5], np.float32)},
+        {'table': np.zeros([1, 5, 5, 5], np.float32)},
+        np.zeros([1, 1], np.int32),
+        max_decode_len=4,
+        verification='blocks',
+    )
