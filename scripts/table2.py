@@ -200,7 +200,9 @@ def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
   c = ms['draft'] / ms['target']
   options = _options()
   temperature = options.get('temperature', 1.0)
-  greedy = temperature <= sampling.MIN_TEMPERATURE
+  same = None  # sampled texts follow one law, but not one key
+  if temperature <= sampling.MIN_TEMPERATURE:
+    same = int(np.all(tokens == want, axis=1).sum())
   alpha = stats['alpha']
   return {
       'gamma': model.gamma,
@@ -213,8 +215,7 @@ def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
       'measured': ms['stock'] / ms['speculative'],
       'tokens_per_target_call': stats['tokens_per_target_call'],
       'texts': len(tokens),
-      # Sampled texts follow one law, not one key.
-      'identical': int(np.all(tokens == want, axis=1).sum()) if greedy else None,
+      'identical': same,
       'nonfinite': stats['nonfinite'],
       'ms_per_token': ms,
       'device': jax.devices()[0].device_kind,
@@ -284,6 +285,7 @@ def infer(
       restore_checkpoint_cfg,
       restore_checkpoint_cfg.path,
       None,
+      use_orbax=True,
   )
   assert state is not None
 
@@ -353,7 +355,7 @@ def main(argv: list[str]) -> None:
     raise SystemExit('usage: table2.py --gin_file=... [--gin.NAME=VALUE ...]')
   if _DATA_DIR.value:
     seqio.set_tfds_data_dir_override(_DATA_DIR.value)
-  run = gin.configurable(infer)
+  run: Any = gin.configurable(infer)
   root = os.path.dirname(os.path.dirname(os.path.abspath(t5x_infer.__file__)))
   gin_utils.parse_gin_flags(
       ['.', root],
