@@ -73,6 +73,8 @@ _TASKS = {
     'cnndm': ('cnn_dailymail_v002', {'inputs': 512, 'targets': 128}),
 }
 _MODULE = 't5.data.mixtures'
+# The tasks' own, which T5X compares with the model's by file.
+_VOCABULARY = ('gs://t5-data/vocabs/cc_all.32000/sentencepiece.model', 100)
 # T5X's docs/models.md.
 _PUBLIC = 'gs://t5-data/pretrained_models/t5x/'
 _PUBLIC_DRAFTS = {
@@ -236,6 +238,7 @@ def test_fine_tuning_is_of_t5xs_own_model(parse, task):
   assert shapes_of(model, *_ENCODER_DECODER) == parameters.param_shapes(
       T5Config.of(model.module.config)
   )
+  assert_vocabulary_is_the_tasks(model)
   assert model._loss_normalizing_factor == 2048 * 114
   assert model.module.config.dropout_rate == 0.1
   assert bound['total_steps'] == 1_020_000
@@ -273,6 +276,7 @@ def test_a_row_binds_what_the_paper_has(parse, row, public):
   bound = parse(path, bindings=given)
   model = bound['model']
   assert model.gamma == _TABLE[row]
+  assert_vocabulary_is_the_tasks(model)
   sampling = model_checks.bindings(decoding.speculative_decode)
   assert sampling == {'temperature': temperature, 'topk': 0}
   assert model.module.config == want.module.config
@@ -291,6 +295,14 @@ def test_a_row_binds_what_the_paper_has(parse, row, public):
         'target/checkpoint_1',
         'draft/checkpoint_1',
     )
+
+
+def assert_vocabulary_is_the_tasks(model) -> None:
+  import seqio
+
+  expected = seqio.SentencePieceVocabulary(*_VOCABULARY)
+  assert model.input_vocabulary == expected
+  assert model.output_vocabulary == expected
 
 
 def draft_path() -> str:
@@ -319,6 +331,7 @@ def test_a_rows_baseline_is_the_stock_run_of_the_same_row(parse, path):
   bound = parse(path, 'runs/infer_baseline.gin', bindings=given)
   model = bound['model']
   assert type(model).__name__ == 'EncoderDecoderModel'
+  assert_vocabulary_is_the_tasks(model)
   assert inspect.unwrap(model._decode_fn) is decoding.temperature_sample
   assert model_checks.bindings(decoding.temperature_sample) == {
       'temperature': float(re.search(r'_t([01])', path)[1]),
