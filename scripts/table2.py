@@ -21,11 +21,10 @@ process only; an unfilled last batch is left out.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import os
-import pathlib
-import re
 import time
 from typing import Any
 
@@ -40,6 +39,7 @@ from t5x import gin_utils
 from t5x import infer as t5x_infer
 from t5x import models as t5x_models
 from t5x import utils
+import table2_report
 
 from t5x_specdec import decoding
 from t5x_specdec import inference
@@ -56,43 +56,6 @@ _GIN_BINDINGS = flags.DEFINE_multi_string(
 _DATA_DIR = flags.DEFINE_string('tfds_data_dir', None, 'As for t5x.infer.')
 _BATCHES = flags.DEFINE_integer('batches', 20, 'Batches to decode.', 1)
 _JSON = flags.DEFINE_bool('json', False, 'One JSON object as the last line.')
-
-# By task, draft and temperature: gamma, alpha, Emp and Exp of Table 2.
-_PAPER = {
-    ('ende', 'small', 0): (7, 0.75, 3.4, 3.2),
-    ('ende', 'base', 0): (7, 0.80, 2.8, 3.3),
-    ('ende', 'large', 0): (7, 0.82, 1.7, 2.5),
-    ('ende', 'small', 1): (7, 0.62, 2.6, 2.3),
-    ('ende', 'base', 1): (5, 0.68, 2.4, 2.4),
-    ('ende', 'large', 1): (3, 0.71, 1.4, 2.0),
-    ('cnndm', 'small', 0): (5, 0.65, 3.1, 2.4),
-    ('cnndm', 'base', 0): (5, 0.73, 3.0, 2.6),
-    ('cnndm', 'large', 0): (3, 0.74, 2.2, 2.0),
-    ('cnndm', 'small', 1): (5, 0.53, 2.3, 1.9),
-    ('cnndm', 'base', 1): (3, 0.55, 2.2, 1.8),
-    ('cnndm', 'large', 1): (3, 0.56, 1.7, 1.6),
-}
-_PAPER_C = {'small': 0.02, 'base': 0.04, 'large': 0.11}
-
-
-def _paper(files: list[str]) -> dict[str, Any] | None:
-  """The paper's figures, where one of the files is a row of its table."""
-  for file in files:
-    name = pathlib.Path(file).stem
-    found = re.fullmatch(r'([a-z]+)_([a-z]+)_t([01])(_public)?', name)
-    key = found and (found[1], found[2], int(found[3]))
-    if key in _PAPER:
-      gamma, alpha, measured, expected = _PAPER[key]
-      return {
-          'row': name,
-          'gamma': gamma,
-          'alpha': alpha,
-          'c': _PAPER_C[key[1]],
-          'expected': expected,
-          'measured': measured,
-      }
-  return None
-
 
 @dataclasses.dataclass
 class _Decoder:
@@ -222,6 +185,51 @@ def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
   }
 
 
+def _read(model: Any, config: utils.DatasetConfig) -> list[dict[str, Any]]:
+  """The first batches as infer.py makes them; ValueError if there is none."""
+  if config.module:
+    utils.import_module(config.module)
+  utils.verify_matching_vocabs(config, model)
+  task = seqio.maybe_get_mixture_or_task(config.mixture_or_task_name)
+  lengths = config.task_feature_lengths
+  texts = task.get_dataset(
+      sequence_length=lengths,
+      split=config.split,
+      shuffle=False,
+      num_epochs=1,
+      use_cached=config.use_cached,
+      seed=config.seed,
+  )
+  data = model.FEATURE_CONVERTER_CLS(pack=False)(texts, lengths)
+  data = data.batch(config.batch_size, drop_remainder=True)
+  batches = list(data.take(_BATCHES.value).as_numpy_iterator())
+  if not batches:
+    raise ValueError(f'no batch of {config.batch_size} texts in the data')
+  return batches
+
+
+def _restore(
+    model: Any,
+    batch: dict[str, Any],
+    config: utils.RestoreCheckpointConfig,
+    partitioner: Any,
+) -> tuple[Any, Any]:
+  """Restores the pair as infer.py does; its parameters and their axes."""
+  initializer = utils.TrainStateInitializer(
+      optimizer_def=None,
+      init_fn=model.get_initial_variables,
+      input_shapes={k: v.shape for k, v in batch.items()},
+      input_types={k: jnp.dtype(v.dtype) for k, v in batch.items()},
+      partitioner=partitioner,
+  )
+  config.strict = False  # there is no optimizer state
+  state, _ = utils.create_checkpoint_manager_and_restore(
+      initializer, partitioner, config, config.path, None, use_orbax=True
+  )
+  assert state is not None
+  return state.params, initializer.train_state_axes.params
+
+
 def infer(
     *,
     model: Any,
@@ -251,103 +259,26 @@ def infer(
         f'MODEL is {type(model).__name__}: give the gin files of a speculative '
         'run, without infer_baseline.gin'
     )
-  if dataset_cfg.module:
-    utils.import_module(dataset_cfg.module)
-  utils.verify_matching_vocabs(dataset_cfg, model)
-  lengths = dataset_cfg.task_feature_lengths
-  texts = seqio.maybe_get_mixture_or_task(
-      dataset_cfg.mixture_or_task_name
-  ).get_dataset(
-      sequence_length=lengths,
-      split=dataset_cfg.split,
-      shuffle=False,
-      num_epochs=1,
-      use_cached=dataset_cfg.use_cached,
-      seed=dataset_cfg.seed,
+  batches = _read(model, dataset_cfg)
+  params, axes = _restore(
+      model, batches[0], restore_checkpoint_cfg, partitioner
   )
-  data = model.FEATURE_CONVERTER_CLS(pack=False)(texts, lengths)
-  data = data.batch(dataset_cfg.batch_size, drop_remainder=True)
-  batches = list(data.take(_BATCHES.value).as_numpy_iterator())
-  if not batches:
-    raise ValueError(f'no batch of {dataset_cfg.batch_size} texts in the data')
-
-  initializer = utils.TrainStateInitializer(
-      optimizer_def=None,
-      init_fn=model.get_initial_variables,
-      input_shapes={k: v.shape for k, v in batches[0].items()},
-      input_types={k: jnp.dtype(v.dtype) for k, v in batches[0].items()},
-      partitioner=partitioner,
+  partition = functools.partial(
+      partitioner.partition,
+      in_axis_resources=(axes, partitioner.data_partition_spec, None),
+      out_axis_resources=None,
   )
-  restore_checkpoint_cfg.strict = False  # there is no optimizer state
-  state, _ = utils.create_checkpoint_manager_and_restore(
-      initializer,
-      partitioner,
-      restore_checkpoint_cfg,
-      restore_checkpoint_cfg.path,
-      None,
-      use_orbax=True,
-  )
-  assert state is not None
-
-  def partition(function):
-    return partitioner.partition(
-        function,
-        in_axis_resources=(
-            initializer.train_state_axes.params,
-            partitioner.data_partition_spec,
-            None,
-        ),
-        out_axis_resources=None,
-    )
-
   decoders = _decoders(model, partition)
   for decoder in decoders.values():  # compiles
     jax.block_until_ready(
-        decoder.run(state.params, batches[0], jax.random.PRNGKey(0))
+        decoder.run(params, batches[0], jax.random.PRNGKey(0))
     )
   for i, batch in enumerate(batches):
     rng = jax.random.fold_in(jax.random.PRNGKey(0), i)
     order = list(decoders.values())
     for decoder in order if i % 2 else order[::-1]:
-      decoder(state.params, batch, rng)
+      decoder(params, batch, rng)
   return _row(model, decoders)
-
-
-def _describe(row: dict[str, Any]) -> str:
-  """The row, and the paper's under it, for a person."""
-  columns = [
-      ('gamma', 'gamma', 'd'),
-      ('alpha', 'alpha', '.3f'),
-      ('accepted/judged', 'alpha_empirical', '.3f'),
-      ('c', 'c', '.3f'),
-      ('Exp', 'expected', '.2f'),
-      ('Emp', 'measured', '.2f'),
-  ]
-  lines = ['          ' + ''.join(f'{name:>17}' for name, _, _ in columns)]
-  for title, figures in (('measured', row), ('paper', row['paper'])):
-    if figures is not None:
-      cells = [
-          format(figures[key], form) if key in figures else '-'
-          for _, key, form in columns
-      ]
-      lines.append(f'{title:10}' + ''.join(f'{cell:>17}' for cell in cells))
-  same = row['identical']
-  ms = row['ms_per_token']
-  lines.append(
-      f'temperature {row["temperature"]}, topk {row["topk"]}, {row["texts"]} '
-      f'texts, {"sampled" if same is None else f"{same} identical to stock"}; '
-      f'{row["tokens_per_target_call"]:.2f} tokens per target call'
-  )
-  lines.append(
-      f'ms per token on {row["device"]}: {ms["stock"]:.3f} stock, '
-      f'{ms["speculative"]:.3f} speculative; alone with our loop '
-      f'{ms["target"]:.3f} target, {ms["draft"]:.3f} draft'
-  )
-  if row['nonfinite']:
-    lines.append(
-        f'WARNING: the target gave NaN or inf in {row["nonfinite"]} rounds'
-    )
-  return '\n'.join(lines)
 
 
 def main(argv: list[str]) -> None:
@@ -364,8 +295,8 @@ def main(argv: list[str]) -> None:
       ['INFER_OUTPUT_DIR = None', *_GIN_BINDINGS.value],
   )
   row = run()
-  row['paper'] = _paper(_GIN_FILE.value)
-  print(_describe(row))
+  row['paper'] = table2_report.paper(_GIN_FILE.value)
+  print(table2_report.describe(row))
   if _JSON.value:
     print(json.dumps(row))
 

@@ -106,3 +106,19 @@ def test_a_baseline_is_refused(runs):
       status=1,
   )
   assert 'without infer_baseline.gin' in done.stderr
+
+
+def test_infer_baseline_gives_the_stock_predictions(runs):
+  (runs.folder / 'baseline.gin').write_text(
+      "include 't5x_specdec/configs/runs/infer_baseline.gin'\n"
+  )
+  got = runs.run(
+      'baseline',
+      'utils.DatasetConfig.batch_size=4',
+      'TEMPERATURE=0.0',
+      'TOPK=0',
+      kind='near',
+      last='baseline.gin',
+  )
+  assert t5x_infer_test.texts(got) == t5x_infer_test.texts(runs.stock())
+  assert all(set(line['aux']) == {'scores'} for line in got)
