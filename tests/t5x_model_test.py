@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import pathlib
 import sys
 
 import helpers
@@ -13,8 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import t5x_specdec
 
 pytestmark = pytest.mark.t5x
 
@@ -425,7 +422,6 @@ def test_initial_variables_are_stock_beside_a_replicated_draft(name):
   assert all(set(spec) <= {None} for spec in specs)
 
 
-_CONFIGS = pathlib.Path(t5x_specdec.__file__).parent / 'configs'
 _DRAFT = """
 from __gin__ import dynamic_registration
 from t5x.examples.t5 import network
@@ -584,47 +580,3 @@ def test_a_run_file_before_the_targets_gin_is_told_of(build):
   # MODEL is then T5X's own; PairCheckpointManager refuses it.
   model = build(_RUN, _TINY, _DRAFT)['model']
   assert type(model).__name__ == models.EncoderDecoderModel.__name__
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    'path',
-    sorted(
-        path.name
-        for path in (_CONFIGS / 'models').glob('*.gin')
-        if not path.name.startswith('draft_')
-    ),
-)
-def test_every_pair_of_models_builds(build, path):
-  from t5x_specdec import network
-
-  bound = build(f't5x_specdec/configs/models/{path}', _RUN)
-  model = bound['model']
-  shapes = {
-      'encoder_input_tokens': (2, 8),
-      'decoder_input_tokens': (2, 8),
-  }
-  variables = jax.eval_shape(
-      lambda: model.get_initial_variables(jax.random.PRNGKey(0), shapes)
-  )
-  batch = {k: jax.ShapeDtypeStruct(v, jnp.int32) for k, v in shapes.items()}
-  # Not the vocabulary's own EOS, which is on a server.
-  tokens, _ = jax.eval_shape(
-      functools.partial(
-          model.predict_batch_with_aux, decoder_params={'eos_id': 1}
-      ),
-      variables['params'],
-      batch,
-  )
-  assert tokens.shape == (2, 8)
-  assert network.T5(model.draft_module.config).vocab_size == 32128
-
-
-@pytest.mark.parametrize(
-    'path', sorted(p.stem for p in (_CONFIGS / 'models').glob('draft_*.gin'))
-)
-def test_draft_files_are_t5xs_own_sizes(build, path):
-  version, size = path.removeprefix('draft_').rsplit('_', 1)
-  own = f't5x/examples/t5/{version}/{size}.gin'
-  model = build(own, f't5x_specdec/configs/models/{path}.gin', _RUN)['model']
-  assert model.draft_module.config == model.module.config

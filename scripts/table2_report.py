@@ -1,0 +1,91 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Table 2 of the paper, and how a row that was measured is shown beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import pathlib
+import re
+from typing import Any
+
+# By task, draft and temperature: gamma, alpha, Emp and Exp of Table 2.
+_PAPER = {
+    ('ende', 'small', 0): (7, 0.75, 3.4, 3.2),
+    ('ende', 'base', 0): (7, 0.80, 2.8, 3.3),
+    ('ende', 'large', 0): (7, 0.82, 1.7, 2.5),
+    ('ende', 'small', 1): (7, 0.62, 2.6, 2.3),
+    ('ende', 'base', 1): (5, 0.68, 2.4, 2.4),
+    ('ende', 'large', 1): (3, 0.71, 1.4, 2.0),
+    ('cnndm', 'small', 0): (5, 0.65, 3.1, 2.4),
+    ('cnndm', 'base', 0): (5, 0.73, 3.0, 2.6),
+    ('cnndm', 'large', 0): (3, 0.74, 2.2, 2.0),
+    ('cnndm', 'small', 1): (5, 0.53, 2.3, 1.9),
+    ('cnndm', 'base', 1): (3, 0.55, 2.2, 1.8),
+    ('cnndm', 'large', 1): (3, 0.56, 1.7, 1.6),
+}
+_PAPER_C = {'small': 0.02, 'base': 0.04, 'large': 0.11}
+
+
+def paper(files: Iterable[str]) -> dict[str, Any] | None:
+  """The paper's figures of a row.
+
+  Args:
+    files: gin files.
+
+  Returns:
+    What the table says of the first that is named like one of its rows, such as
+    ende_small_t0.gin; None where none is.
+  """
+  for file in files:
+    name = pathlib.Path(file).stem
+    found = re.fullmatch(r'([a-z]+)_([a-z]+)_t([01])(_public)?', name)
+    key = found and (found[1], found[2], int(found[3]))
+    if key in _PAPER:
+      gamma, alpha, measured, expected = _PAPER[key]
+      return {
+          'row': name,
+          'gamma': gamma,
+          'alpha': alpha,
+          'c': _PAPER_C[key[1]],
+          'expected': expected,
+          'measured': measured,
+      }
+  return None
+
+
+def describe(row: dict[str, Any]) -> str:
+  """The row, and the paper's under it, for a person."""
+  columns = [
+      ('gamma', 'gamma', 'd'),
+      ('alpha', 'alpha', '.3f'),
+      ('accepted/judged', 'alpha_empirical', '.3f'),
+      ('c', 'c', '.3f'),
+      ('Exp', 'expected', '.2f'),
+      ('Emp', 'measured', '.2f'),
+  ]
+  lines = ['          ' + ''.join(f'{name:>17}' for name, _, _ in columns)]
+  for title, figures in (('measured', row), ('paper', row['paper'])):
+    if figures is not None:
+      cells = [
+          format(figures[key], form) if key in figures else '-'
+          for _, key, form in columns
+      ]
+      lines.append(f'{title:10}' + ''.join(f'{cell:>17}' for cell in cells))
+  same = row['identical']
+  ms = row['ms_per_token']
+  lines.append(
+      f'temperature {row["temperature"]}, topk {row["topk"]}, {row["texts"]} '
+      f'texts, {"sampled" if same is None else f"{same} identical to stock"}; '
+      f'{row["tokens_per_target_call"]:.2f} tokens per target call'
+  )
+  lines.append(
+      f'ms per token on {row["device"]}: {ms["stock"]:.3f} stock, '
+      f'{ms["speculative"]:.3f} speculative; alone with our loop '
+      f'{ms["target"]:.3f} target, {ms["draft"]:.3f} draft'
+  )
+  if row['nonfinite']:
+    lines.append(
+        f'WARNING: the target gave NaN or inf in {row["nonfinite"]} rounds'
+    )
+  return '\n'.join(lines)
