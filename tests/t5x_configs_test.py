@@ -32,9 +32,11 @@ _DRAFTS = [name for name in _FILES if name.startswith('models/draft_')]
 _RUNS = [
     f'runs/{name}.gin'
     for name in (
+        'eval_speculative',
         'finetune_cnndm',
         'finetune_ende',
         'infer_baseline',
+        'infer_lookup',
         'infer_speculative',
         'infer_speculative_decoder_only',
     )
@@ -104,12 +106,17 @@ def parse(monkeypatch):
   """
   import gin
   import t5x
+  from t5x import eval as t5x_eval
   from t5x import gin_utils
   from t5x import infer
   from t5x import train
 
   main = sys.modules['__main__']
-  scripts = {'infer': infer.infer, 'train': train.train}
+  scripts = {
+      'evaluate': t5x_eval.evaluate,
+      'infer': infer.infer,
+      'train': train.train,
+  }
   for name, function in scripts.items():
     monkeypatch.setattr(main, name, function, raising=False)
   root = os.path.dirname(list(t5x.__path__)[0])
@@ -169,6 +176,37 @@ def test_t5x_base_works_unchanged_with_our_run_file(parse):
   assert bound['restore_checkpoint_cfg'].path == 'target/checkpoint_1'
   assert (model.module.config.num_heads, model.gamma) == (12, 5)
   assert_shapes(model, *_ENCODER_DECODER)
+
+
+def test_eval_has_the_pair_of_infer(parse):
+  files = 'models/t5_1_1_xl_small.gin', 'runs/infer_speculative.gin'
+  want = parse(*files)['model']
+  bound = parse(
+      files[0],
+      'runs/eval_speculative.gin',
+      bindings=(*_REQUIRED, "EVAL_OUTPUT_DIR = 'out'"),
+      script='evaluate',
+  )
+  model = bound['model']
+  assert (model.gamma, model.module.config) == (want.gamma, want.module.config)
+  assert model.draft_module.config == want.draft_module.config
+  assert bound['restore_checkpoint_cfg'].path == 'target/checkpoint_1'
+  assert draft_path() == 'draft/checkpoint_1'
+
+
+def test_lookup_needs_the_target_alone(parse):
+  from t5x_specdec import drafts
+
+  bound = parse(
+      't5x/examples/t5/t5_1_1/base.gin',
+      'runs/infer_lookup.gin',
+      bindings=(*_REQUIRED, 'drafts.PromptLookup.longest = 2'),
+  )
+  model = bound['model']
+  assert model._draft == drafts.PromptLookup(2)
+  assert shapes_of(model, *_ENCODER_DECODER) == parameters.param_shapes(
+      T5Config.of(model.module.config)
+  )
 
 
 def test_the_decoder_only_run_file(parse):
