@@ -76,6 +76,7 @@ def sample(
     length: int = LENGTH,
     prompt: tuple[int, ...] | None = None,
     words: tuple[int, ...] = (0,),
+    draft_params=None,
     **method,
 ) -> np.ndarray:
   """Decodes many rows of the toy pair at once; without drafts at gamma 0.
@@ -103,7 +104,7 @@ def sample(
         decoder,
         decoder if draft is None else draft,
         {'table': tables[0]},
-        {'table': tables[1]},
+        {'table': tables[1]} if draft_params is None else draft_params,
         inputs,
         gamma=gamma,
         **common,

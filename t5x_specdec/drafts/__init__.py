@@ -7,11 +7,13 @@ from t5x_specdec.drafts.base import Proposal
 from t5x_specdec.drafts.lookup import PromptLookup
 from t5x_specdec.drafts.model import as_draft
 from t5x_specdec.drafts.model import ModelDraft
+from t5x_specdec.drafts.ngram import Ngram
 from t5x_specdec.drafts.none import NoDraft
 
 __all__ = [
     'Draft',
     'ModelDraft',
+    'Ngram',
     'NoDraft',
     'PromptLookup',
     'Proposal',

@@ -1,0 +1,140 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Counted n-grams: their law by hand, and the law of what is decoded."""
+
+import collections
+
+import jax.numpy as jnp
+import laws
+import numpy as np
+import pytest
+
+from t5x_specdec.drafts import ngram
+from t5x_specdec.testing import toys
+
+
+def texts(seed=0, vocab=7, number=40):
+  rng = np.random.default_rng(seed)
+  return [
+      [*(rng.zipf(1.5, rng.integers(0, 9)) % (vocab - 2) + 2), 1]
+      for _ in range(number)
+  ]
+
+
+def slow_law(corpus, order, context, vocab):
+  """Witten and Bell's law by its definition, over Python lists."""
+  follows = collections.defaultdict(collections.Counter)
+  for text in corpus:
+    padded = [0, *map(int, text)]
+    for i in range(1, len(padded)):
+      for n in range(order):
+        if i - n >= 0:
+          follows[tuple(padded[i - n : i])][padded[i]] += 1
+  law = np.zeros(vocab)
+  for token, number in follows[()].items():
+    law[token] = number
+  law /= law.sum()
+  for n in range(1, order):
+    counter = follows.get(tuple(context[len(context) - n :]))
+    if counter:
+      kinds = len(counter)
+      law = law * kinds
+      for token, number in counter.items():
+        law[token] += number
+      law /= sum(counter.values()) + kinds
+  return law
+
+
+@pytest.mark.parametrize('order', [1, 2, 3, 4])
+def test_law_equals_the_definition(order):
+  corpus = texts()
+  draft, params = ngram.count(corpus, 7, order)
+  draft.check(params)
+  prepared = draft.prepare(params)
+  rng = np.random.default_rng(1)
+  contexts = rng.integers(0, 7, [64, order - 1])
+  contexts[:20] = np.where(
+      np.arange(order - 1) < rng.integers(0, order, [20, 1]), -1, contexts[:20]
+  )
+  found = draft.law(prepared, jnp.asarray(contexts))
+  for context, law in zip(contexts.tolist(), np.asarray(found)):
+    want = slow_law(corpus, order, context, 7)
+    np.testing.assert_allclose(law, want, atol=1e-6, err_msg=str(context))
+
+
+def test_table_by_hand():
+  draft, params = ngram.count([[5, 6, 1], [5, 5, 1]], 8, 2)
+  assert draft == ngram.Ngram(8, 2, unigrams=4, fanout=3)
+  # Tokens 0 1 5 6, then 0-5, 5-1, 5-5, 5-6, 6-1.
+  np.testing.assert_array_equal(params['tokens'], [0, 1, 5, 6, 5, 1, 5, 6, 1])
+  np.testing.assert_array_equal(params['counts'], [0, 2, 3, 1, 2, 1, 1, 1, 1])
+  np.testing.assert_array_equal(params['starts'][:4], [4, 0, 5, 8])
+  np.testing.assert_array_equal(params['ends'][:4], [5, 0, 8, 9])
+
+
+@pytest.mark.parametrize('order', [1, 2, 3])
+@pytest.mark.parametrize(
+    'method',
+    [
+        {'temperature': 1.0, 'topk': 0},
+        {'temperature': 0.7, 'topk': 3},
+        {'temperature': 1.0, 'topk': 0, 'topp': 0.6},
+        {'temperature': 0.0, 'topk': 0},
+    ],
+)
+def test_joint_law(order, method):
+  tables = laws.toy_tables(10)
+  draft, params = ngram.count(
+      texts(2, laws.VOCAB), laws.VOCAB, order
+  )
+  outputs = laws.sample(
+      tables, gamma=2, draft=draft, draft_params=params, **method
+  )
+  law = toys.enumerate_outputs(
+      toys.exact_law(tables[0][0], **method), laws.LENGTH
+  )
+  p_value, distance = laws.p_value(outputs, law)
+  assert p_value > laws.FALSE_ALARM, (order, method, p_value, distance)
+
+
+def test_saved_and_read(tmp_path):
+  draft, params = ngram.count(texts(), 7, 3)
+  ngram.save(tmp_path / 'table.npz', draft, params, 'abc')
+  again, arrays, fingerprint = ngram.load(tmp_path / 'table.npz')
+  assert (again, fingerprint) == (draft, 'abc')
+  for name, leaf in params.items():
+    np.testing.assert_array_equal(arrays[name], leaf)
+
+
+def test_what_is_no_table_is_refused(tmp_path):
+  path = tmp_path / 'table.npz'
+  with pytest.raises(FileNotFoundError):
+    ngram.load(path)
+  draft, params = ngram.count(texts(), 7, 2)
+  ngram.save(path, draft, params, 'abc')
+  whole = path.read_bytes()
+  for content in (b'', b'text', whole[: len(whole) // 2]):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match='table.npz is not an n-gram table'):
+      ngram.load(path)
+  np.savez(path, tokens=np.array([object()], dtype=object))
+  with pytest.raises(ValueError, match='is not an n-gram table'):
+    ngram.load(path)
+  np.savez(path, tokens=np.zeros(3))
+  with pytest.raises(ValueError, match='is not an n-gram table'):
+    ngram.load(path)
+
+
+@pytest.mark.parametrize(
+    'corpus, vocab, order, message',
+    [
+        ([[2, 1]], 5, 0, r'order must be in \[1, 4\], got 0'),
+        ([[2, 1]], 5, 5, r'order must be in \[1, 4\], got 5'),
+        ([[9, 1]], 5, 2, r'ids in \[0, 9\] for vocab_size 5'),
+        ([], 5, 2, 'no text to count'),
+        ([[]], 5, 2, 'no text to count'),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(corpus, vocab, order, message):
+  with pytest.raises(ValueError, match=message):
+    ngram.count(corpus, vocab, order)
