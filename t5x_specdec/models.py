@@ -95,8 +95,6 @@ class _Speculative(models.BaseTransformerModel):
         model_checks.OWN + (() if gamma is None else ('gamma',)),
     )
     super().__init__(decode_fn=decode_fn, **kwargs)
-    model_checks.check_network('target', self.module.config)
-    model_checks.check_network('draft', draft_module.config)  # pyright: ignore
     model_checks.check_draft_bindings(
         self.module.config, draft_module.config  # pyright: ignore
     )
