@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from t5x_specdec import config_reader
+from t5x_specdec import pair
 from t5x_specdec import parameters
 from t5x_specdec import stacking
 from t5x_specdec import T5
 from t5x_specdec import T5Config
+from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 LENGTH = 24
 BATCH = 3
@@ -303,6 +305,14 @@ def test_config_is_read_of_layers_apart_or_along_axis_1(axis):
     return
   with pytest.raises(ValueError, match='where they are along axis 1'):
     config_reader.config_from_params(params)
+
+
+def test_a_checkpoint_of_stacked_layers_is_read(tmp_path):
+  params = helpers.random_params(_CONFIGS['scalable_t5'], 7)
+  path = write_checkpoint(tmp_path, params, step=1, dtype='float32')
+  model = pair.read_model(path)
+  assert model.decoder == T5(_CONFIGS['scalable_t5'])
+  same(model.params, model.decoder.prepare(params))
 
 
 def test_config_of_a_foreign_tree_says_what_is_missing():

@@ -286,7 +286,7 @@ def test_more_stacked_layers_than_the_model_are_refused(written, layout):
   deeper = dataclasses.replace(_SCALABLE['target'], num_decoder_layers=3)
   params['target'] = params_of('target', deeper)
   paths = written(layout, layout, params)
-  wrong = ('decoder/decoder/', '(2, 2, 32)', '(2, 3, 32)')
+  wrong = ('decoder/decoder/', 'wants (6, 2, 2, 3)', 'has (6, 3, 2, 3)')
   refused(paths, 'target', *wrong, scalable=True)
 
 
@@ -357,7 +357,7 @@ def test_a_model_without_draft_is_told_to_reorder_gin_files(written):
   from t5x_specdec import checkpoints
 
   paths = written()
-  state = pair_initializer().global_train_state_shape
+  state = pair_initializer(scalable=False).global_train_state_shape
   target = checkpoints.PairCheckpointManager._split(state)[0]
   config = utils.RestoreCheckpointConfig(path=paths['draft'], mode='specific')
   with pytest.raises(ValueError, match='after the target'):
