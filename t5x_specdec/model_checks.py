@@ -130,21 +130,6 @@ def check_stock_decode_fn(
     )
 
 
-def check_network(model: str, config: Any) -> None:
-  """Refuses networks that `network.T5` does not read; raises ValueError.
-
-  Args:
-    model: 'target' or 'draft'.
-    config: of its module.
-  """
-  if hasattr(config, 'scan_layers'):
-    raise ValueError(
-        f'the {model} is a network of t5x/examples/scalable_t5, which is not '
-        'supported: every layer of it has a relative position bias of its own; '
-        'use t5x/examples/t5'
-    )
-
-
 def check_draft_bindings(config: Any, draft_config: Any) -> None:
   """Refuses a draft that took fields from the target: gin's scopes nest.
 
@@ -161,7 +146,7 @@ def check_draft_bindings(config: Any, draft_config: Any) -> None:
     return
   with gin.config_scope([DRAFT]):  # and not MODEL, where gin builds it
     own = gin.get_bindings(kind, inherit_scopes=False)
-  missing = sorted(inherited - set(own) - {'dropout_rate'})
+  missing = sorted(inherited - set(own) - {'dropout_rate', 'remat_policy'})
   if missing:
     raise ValueError(
         f'the draft would take {", ".join(missing)} from the target: bind '

@@ -101,13 +101,11 @@ class _Speculative(models.BaseTransformerModel):
         model_checks.OWN + (() if gamma is None else ('gamma',)),
     )
     super().__init__(decode_fn=decode_fn, **kwargs)
-    model_checks.check_network('target', self.module.config)
     self._target = T5(self.module.config)
     self.draft_module = draft_module
     self._draft_init = None
     if draft_module is not None:
       config: Any = draft_module.config  # pyright: ignore
-      model_checks.check_network('draft', config)
       model_checks.check_draft_bindings(self.module.config, config)
       draft = ModelDraft(T5(config))
       self._draft_init = self._STOCK(

@@ -8,9 +8,10 @@ verification one of width gamma + 1, teacher forcing one as wide as the text,
 and rolling back is nothing at all: slots past a row's position are stale, no
 query attends to them, and the next block overwrites them.
 
-Same arithmetic as `t5x/examples/t5/{network,layers}.py`, without its one
-position per step, its one cache index for all rows, its cross-attention keys
-and values projected anew at every step and its [length, length] bias.
+Same arithmetic as `{network,layers}.py` of T5X's `examples/t5` and
+`examples/scalable_t5`, without their one position per step, their one cache
+index for all rows, their cross-attention keys and values projected anew at
+every step and their [length, length] bias.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import layers
+from t5x_specdec import stacking
 from t5x_specdec.parameters import check_params
 from t5x_specdec.parameters import mlp_inputs
 from t5x_specdec.parameters import PyTree
@@ -87,7 +89,7 @@ class DecoderState(struct.PyTreeNode):
     cross_values: per layer, as cross_keys.
     inputs_mask: bool[batch, inputs], False at padding; None: decoder-only.
     distance_bias: dtype[heads, max_len], the relative bias of a key that lies
-      0, 1, 2, ... positions before its query.
+      0, 1, 2, ... positions before its query; one per layer, or one for all.
   """
 
   keys: tuple[jax.Array, ...]
@@ -95,12 +97,12 @@ class DecoderState(struct.PyTreeNode):
   cross_keys: tuple[jax.Array, ...]
   cross_values: tuple[jax.Array, ...]
   inputs_mask: jax.Array | None
-  distance_bias: jax.Array
+  distance_bias: tuple[jax.Array, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class T5:
-  """A `BlockDecoder` over the parameters of T5X's T5 or decoder-only model.
+  """A `BlockDecoder` over the parameters of T5X's T5 and decoder-only models.
 
   Attributes:
     config: the network's hyperparameters; any object with the fields of T5X's
@@ -124,11 +126,14 @@ class T5:
 
   def check(self, params: PyTree, model: str) -> None:
     """Raises ValueError where `params` do not fit the config."""
-    if self.config.logits_via_embedding and self._is_prepared(params):
+    config = self.config
+    if config.logits_via_embedding and self._has_tied_logits(params):
       decoder = dict(params['decoder'])
       del decoder[_TIED_LOGITS]
       params = {**params, 'decoder': decoder}
-    check_params(params, self.config, model)
+    if 'layers_0' in params.get('decoder', {}):  # as `prepare` leaves them
+      config = dataclasses.replace(config, scan_axis=None)
+    check_params(params, config, model)
 
   def prepare(self, params: PyTree) -> PyTree:
     """Casts the matrices to the activation dtype, once and not per step.
@@ -137,16 +142,21 @@ class T5:
     in float32, and a float32 matrix must not be rounded for it. A tied
     embedding is laid out once more the way logits read it: on a CPU the product
     of a block with the rows of a matrix takes twice that with its columns.
+    Stacked layers are taken apart, which is a copy of them.
 
     Decoding calls this itself, every time; whoever decodes many short texts
-    with a small model can do it once and pass on what it returns.
+    with a small model, or does not want that copy in every call and beside the
+    stacked layers in memory, can do it once and pass on what it returns.
 
     Args:
       params: T5X parameter tree, or what this returned.
 
     Returns:
-      The same tree, matrices in `config.dtype`, and the tied logits layer.
+      The same tree, unscanned, matrices in `config.dtype`, and the tied logits
+      layer.
     """
+    if self.config.scan_axis is not None:
+      params = stacking.unstack(params, self.config.scan_axis)
 
     def cast(path, leaf):
       names = [entry.key for entry in path]
@@ -154,7 +164,7 @@ class T5:
       return leaf if keep else leaf.astype(self.config.dtype)
 
     params = jax.tree_util.tree_map_with_path(cast, params)
-    if not self.config.logits_via_embedding or self._is_prepared(params):
+    if not self.config.logits_via_embedding or self._has_tied_logits(params):
       return params
     # The barrier keeps XLA from folding the transposition into the product.
     kernel = lax.optimization_barrier(self._embedding(params).T)
@@ -194,7 +204,6 @@ class T5:
           lambda x: jnp.repeat(x, repeats, axis=0) if repeats > 1 else x,
           self._project_cross(params, inputs),
       )
-    table = params['decoder']['relpos_bias']['rel_embedding'].astype(cfg.dtype)
     buckets = layers.relative_buckets(np.arange(max_len), bidirectional=False)
     return DecoderState(
         keys=empty,
@@ -202,7 +211,7 @@ class T5:
         cross_keys=cross_keys,
         cross_values=cross_values,
         inputs_mask=mask,
-        distance_bias=table[:, buckets],
+        distance_bias=self._biases(params['decoder'], buckets),
     )
 
   def encode(self, params: PyTree, inputs: jax.Array) -> jax.Array:
@@ -220,8 +229,7 @@ class T5:
     position = np.arange(inputs.shape[1])
     distance = position[:, None] - position[None, :]
     buckets = layers.relative_buckets(distance, bidirectional=True)
-    table = encoder['relpos_bias']['rel_embedding'].astype(cfg.dtype)
-    bias = table[:, buckets][None]
+    biases = self._biases(encoder, buckets)
     valid = inputs > 0
     mask = (valid[:, :, None] & valid[:, None, :])[:, None]
     x = self._embed(params, inputs)
@@ -232,6 +240,7 @@ class T5:
       q, k, v = (
           self._heads(attention[name], y) for name in ('query', 'key', 'value')
       )
+      bias = biases[i % len(biases)]
       x = x + self._attend(attention['out'], q, k, v, bias, mask)
       x = x + self._mlp(layer, x)
     return layers.rms_norm(encoder['encoder_norm'], x, cfg.dtype)
@@ -265,8 +274,10 @@ class T5:
     offset = positions[:, None] + jnp.arange(tokens.shape[1])
     distance = offset[:, :, None] - jnp.arange(max_len)
     # [batch, heads, K, max_len], only for the block's own rows
-    bias = state.distance_bias[:, jnp.clip(distance, 0, max_len - 1)]
-    bias = bias.transpose(1, 0, 2, 3)
+    biases = [
+        bias[:, jnp.clip(distance, 0, max_len - 1)].transpose(1, 0, 2, 3)
+        for bias in state.distance_bias
+    ]
     mask = (distance >= 0)[:, None]
     cross_mask = None
     if state.inputs_mask is not None:
@@ -282,7 +293,7 @@ class T5:
           y,
           (state.keys[i], state.values[i]),
           positions,
-          bias,
+          biases[i % len(biases)],
           mask,
       )
       keys.append(k)
@@ -319,7 +330,7 @@ class T5:
     start = jnp.zeros([batch], jnp.int32)
     return self.decode_block(params, state, tokens, start)[0]
 
-  def _is_prepared(self, params: PyTree) -> bool:
+  def _has_tied_logits(self, params: PyTree) -> bool:
     return _TIED_LOGITS in params.get('decoder', {})
 
   def _embedding(self, params: PyTree) -> jax.Array:
@@ -329,10 +340,24 @@ class T5:
   def _embed(self, params: PyTree, tokens: jax.Array) -> jax.Array:
     return self._embedding(params)[tokens].astype(self.config.dtype)
 
+  def _biases(
+      self, stack: PyTree, buckets: np.ndarray
+  ) -> tuple[jax.Array, ...]:
+    """Relative biases dtype[heads, *buckets.shape] of a stack's layers.
+
+    One per layer where each has its own table, else one that all layers share.
+    """
+    owners = [stack]
+    if self.config.scalable:
+      depth = sum(name.startswith('layers_') for name in stack)
+      owners = [stack[f'layers_{i}'] for i in range(depth)]
+    tables = [owner['relpos_bias']['rel_embedding'] for owner in owners]
+    return tuple(t.astype(self.config.dtype)[:, buckets] for t in tables)
+
   def _heads(self, params: PyTree, x: jax.Array) -> jax.Array:
     """Projects to dtype[batch, heads, length, head_dim]."""
     cfg = self.config
-    y = x @ params['kernel']
+    y = x @ params['kernel'].reshape(x.shape[-1], -1)
     y = y.reshape(*x.shape[:-1], cfg.num_heads, cfg.head_dim)
     return y.transpose(0, 2, 1, 3)
 
@@ -375,7 +400,7 @@ class T5:
         dtype=cfg.dtype,
         float32_logits=cfg.float32_attention_logits,
     )
-    return y @ params['kernel']
+    return y @ params['kernel'].reshape(y.shape[-1], -1)
 
   def _mlp(self, layer: PyTree, x: jax.Array) -> jax.Array:
     """Feed-forward block with its norm, gated where several activations."""

@@ -11,8 +11,8 @@ import pathlib
 import jax
 
 from t5x_specdec.checkpoint_reader import read_checkpoint
+from t5x_specdec.config_reader import config_from_params
 from t5x_specdec.network import T5
-from t5x_specdec.parameters import config_from_params
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.vocabulary import check_same
 from t5x_specdec.vocabulary import Vocabulary

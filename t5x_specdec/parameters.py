@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_specdec import stacking
+
 PyTree = Any
 Path = tuple[str, ...]
 
@@ -29,7 +31,9 @@ class T5Config:
 
   `num_encoder_layers == 0` stands for T5X's decoder-only model
   (`examples/decoder_only`), whose tree has no encoder and keeps the embedding
-  under `decoder`.
+  under `decoder`. With `scalable` it is the network of `examples/scalable_t5`
+  (umT5), whose layers each have a relative bias of their own and whose
+  attention kernels keep heads and head_dim apart.
 
   Attributes:
     vocab_size: rows of the embedding (T5's checkpoints pad it to 32128).
@@ -45,6 +49,9 @@ class T5Config:
     logits_via_embedding: True where the embedding doubles as the logits layer
       (T5 1.0), its output then scaled by `emb_dim ** -0.5`.
     float32_attention_logits: compute attention logits in float32.
+    scalable: whether it is the network of `examples/scalable_t5`.
+    scan_axis: the axis along which that one stacks its layers in every array
+      (T5X: `param_scan_axis`, where `scan_layers`); None: layers stand apart.
   """
 
   vocab_size: int
@@ -58,17 +65,31 @@ class T5Config:
   mlp_activations: tuple[str, ...] = ('relu',)
   logits_via_embedding: bool = False
   float32_attention_logits: bool = False
+  scalable: bool = False
+  scan_axis: int | None = None
 
   def __post_init__(self):
     object.__setattr__(self, 'dtype', jnp.dtype(self.dtype).name)
     object.__setattr__(self, 'mlp_activations', tuple(self.mlp_activations))
+    if self.scalable and self.decoder_only:
+      raise ValueError(
+          'scalable_t5 has an encoder: num_encoder_layers must be at least 1'
+      )
+    # A layer norm's scale, once stacked, has two axes.
+    axes = (None, 0, 1, -1, -2) if self.scalable else (None,)
+    if self.scan_axis not in axes:
+      raise ValueError(
+          'layers are stacked by scalable_t5 only, along axis 0, 1, -1 or -2 '
+          f'(param_scan_axis), got {self.scan_axis}'
+      )
 
   @classmethod
   def of(cls, config: Any) -> T5Config:
     """Reads the fields of any T5X network config by name.
 
     Args:
-      config: `t5x.examples.t5.network.T5Config`,
+      config: `T5Config` of `t5x.examples.t5.network` or of
+        `t5x.examples.scalable_t5.network`,
         `t5x.examples.decoder_only.network.TransformerConfig` or an object with
         the same fields.
 
@@ -82,6 +103,11 @@ class T5Config:
     if hasattr(config, 'num_layers'):
       values['num_encoder_layers'] = 0
       values['num_decoder_layers'] = config.num_layers
+    if hasattr(config, 'scan_layers'):
+      values['scalable'] = True
+      values['scan_axis'] = (
+          config.param_scan_axis if config.scan_layers else None
+      )
     return cls(**values)
 
   @property
@@ -112,12 +138,14 @@ def mlp_inputs(config: T5Config) -> list[tuple[str, str]]:
 
 
 def _attention_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
-  joined = config.num_heads * config.head_dim
-  shapes = {
-      (name, 'kernel'): (config.emb_dim, joined)
+  heads = (config.num_heads, config.head_dim)
+  if not config.scalable:
+    heads = (config.num_heads * config.head_dim,)
+  shapes: dict[Path, tuple[int, ...]] = {
+      (name, 'kernel'): (config.emb_dim, *heads)
       for name in ('query', 'key', 'value')
   }
-  shapes['out', 'kernel'] = (joined, config.emb_dim)
+  shapes['out', 'kernel'] = (*heads, config.emb_dim)
   return shapes
 
 
@@ -130,9 +158,8 @@ def _mlp_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
   return shapes
 
 
-def _stack_shapes(
-    config: T5Config, stack: str, depth: int
-) -> dict[Path, tuple[int, ...]]:
+def _layer_shapes(config: T5Config, stack: str) -> dict[Path, tuple[int, ...]]:
+  """Shapes in one layer of a stack, 'encoder' or 'decoder'."""
   attentions = ['self_attention'] if stack == 'decoder' else ['attention']
   if stack == 'decoder' and not config.decoder_only:
     attentions.append('encoder_decoder_attention')
@@ -141,26 +168,45 @@ def _stack_shapes(
       'self_attention': 'pre_self_attention_layer_norm',
       'encoder_decoder_attention': 'pre_cross_attention_layer_norm',
   }
-  shapes: dict[Path, tuple[int, ...]] = {
-      (stack, 'relpos_bias', 'rel_embedding'): (config.num_heads, NUM_BUCKETS),
-      (stack, f'{stack}_norm', 'scale'): (config.emb_dim,),
-  }
+  shapes: dict[Path, tuple[int, ...]] = {}
+  if config.scalable:
+    shapes['relpos_bias', 'rel_embedding'] = (config.num_heads, NUM_BUCKETS)
+  for name in attentions:
+    shapes[norms[name], 'scale'] = (config.emb_dim,)
+    for tail, shape in _attention_shapes(config).items():
+      shapes[name, *tail] = shape
+  shapes['pre_mlp_layer_norm', 'scale'] = (config.emb_dim,)
+  for tail, shape in _mlp_shapes(config).items():
+    shapes['mlp', *tail] = shape
+  return shapes
+
+
+def _stack_shapes(
+    config: T5Config, stack: str, depth: int
+) -> dict[Path, tuple[int, ...]]:
+  shapes: dict[Path, tuple[int, ...]] = {}
+  if not config.scalable:
+    bias = (stack, 'relpos_bias', 'rel_embedding')
+    shapes[bias] = (config.num_heads, NUM_BUCKETS)
+  shapes[stack, f'{stack}_norm', 'scale'] = (config.emb_dim,)
+  layer = _layer_shapes(config, stack)
+  if config.scan_axis is not None:
+    for tail, shape in layer.items():
+      shapes[stack, stack, *tail] = stacking.stacked_shape(
+          shape, depth, config.scan_axis
+      )
+    return shapes
   for i in range(depth):
-    layer = (stack, f'layers_{i}')
-    for name in attentions:
-      shapes[(*layer, norms[name], 'scale')] = (config.emb_dim,)
-      for tail, shape in _attention_shapes(config).items():
-        shapes[(*layer, name, *tail)] = shape
-    shapes[(*layer, 'pre_mlp_layer_norm', 'scale')] = (config.emb_dim,)
-    for tail, shape in _mlp_shapes(config).items():
-      shapes[(*layer, 'mlp', *tail)] = shape
+    for tail, shape in layer.items():
+      shapes[stack, f'layers_{i}', *tail] = shape
   return shapes
 
 
 def param_shapes(config: T5Config) -> dict[Path, tuple[int, ...]]:
   """Shape of every parameter, by its path in the T5X tree.
 
-  Source: `examples/t5/network.py` and `examples/decoder_only/network.py`.
+  Source: `network.py` of T5X's `examples/t5`, `examples/decoder_only` and
+  `examples/scalable_t5`.
 
   Args:
     config: the network's hyperparameters.
@@ -250,12 +296,12 @@ def init_params(config: T5Config, key: jax.Array) -> PyTree:
   Returns:
     Nested dict of float32 arrays.
   """
-  initializers = jax.nn.initializers
-  attention = initializers.variance_scaling(1.0, 'fan_in', 'normal')
-  dense = initializers.variance_scaling(1.0, 'fan_in', 'truncated_normal')
-  relpos = initializers.variance_scaling(1.0, 'fan_avg', 'uniform')
+  scaling = jax.nn.initializers.variance_scaling
+  dense = scaling(1.0, 'fan_in', 'truncated_normal')
+  relpos = scaling(1.0, 'fan_avg', 'uniform')
   flat = {}
-  for i, (path, shape) in enumerate(param_shapes(config).items()):
+  apart = dataclasses.replace(config, scan_axis=None)
+  for i, (path, shape) in enumerate(param_shapes(apart).items()):
     leaf_key = jax.random.fold_in(key, i)
     module, leaf = path[-2:]
     if leaf == 'scale':
@@ -264,67 +310,16 @@ def init_params(config: T5Config, key: jax.Array) -> PyTree:
       flat[path] = jax.random.normal(leaf_key, shape, jnp.float32)
     elif leaf == 'rel_embedding':
       flat[path] = relpos(leaf_key, shape, jnp.float32)
-    elif module == 'query':
+    elif module in ('query', 'key', 'value', 'out'):
+      axes = range(len(shape))
+      ins = len(shape) - 1 if module == 'out' else 1
+      attention = scaling(1.0, 'fan_in', 'normal', axes[:ins], axes[ins:])
       # T5 folds the attention scale 1/sqrt(head_dim) into this initializer.
-      scale = config.head_dim**-0.5
+      scale = config.head_dim**-0.5 if module == 'query' else 1.0
       flat[path] = attention(leaf_key, shape, jnp.float32) * scale
-    elif module in ('key', 'value', 'out'):
-      flat[path] = attention(leaf_key, shape, jnp.float32)
     else:
       flat[path] = dense(leaf_key, shape, jnp.float32)
-  return unflatten(flat)
-
-
-def config_from_params(params: PyTree, *, dtype: Any = 'float32') -> T5Config:
-  """Reads the hyperparameters off a parameter tree.
-
-  A T5X checkpoint does not hold its gin, but its shapes determine every field
-  that decoding needs. Two matrices in the feed-forward's input mean T5 1.1's
-  ('gelu', 'linear'), one means T5 1.0's ('relu',).
-
-  Args:
-    params: parameter tree; leaves need only a `shape`.
-    dtype: activation dtype of the returned config.
-
-  Returns:
-    A config whose `param_shapes` are those of the tree.
-
-  Raises:
-    ValueError: if the tree is not that of a T5X T5 model.
-  """
-  flat = {path: tuple(np.shape(x)) for path, x in flatten(params).items()}
-
-  def depth(stack):
-    layers = {p[1] for p in flat if len(p) > 1 and p[0] == stack}
-    return sum(name.startswith('layers_') for name in layers)
-
-  mlp = ('decoder', 'layers_0', 'mlp')
-  gated = (*mlp, 'wi_0', 'kernel') in flat
-  decoder_only = not any(path[0] == 'encoder' for path in flat)
-  root = ('decoder',) if decoder_only else ()
-  try:
-    vocab_size, emb_dim = flat[(*root, 'token_embedder', 'embedding')]
-    num_heads = flat['decoder', 'relpos_bias', 'rel_embedding'][0]
-    attention = ('decoder', 'layers_0', 'self_attention')
-    joined = flat[(*attention, 'query', 'kernel')][1]
-    mlp_dim = flat[(*mlp, 'wo', 'kernel')][0]
-  except (KeyError, IndexError, ValueError) as error:
-    names = ', '.join('/'.join(path) for path in list(flat)[:3])
-    raise ValueError(
-        f'not the parameter tree of a T5X T5 model: no {error}; it starts with '
-        f'{names}'
-    ) from None
-  config = T5Config(
-      vocab_size=vocab_size,
-      dtype=dtype,
-      emb_dim=emb_dim,
-      num_heads=num_heads,
-      num_encoder_layers=depth('encoder'),
-      num_decoder_layers=depth('decoder'),
-      head_dim=joined // num_heads,
-      mlp_dim=mlp_dim,
-      mlp_activations=('gelu', 'linear') if gated else ('relu',),
-      logits_via_embedding=('decoder', 'logits_dense', 'kernel') not in flat,
-  )
-  check_params(params, config, 'checkpoint')
-  return config
+  params = unflatten(flat)
+  if config.scan_axis is None:
+    return params
+  return stacking.stack(params, config.scan_axis)

@@ -13,9 +13,9 @@ import pytest
 import sentencepiece
 
 import t5x_specdec
-from t5x_specdec import parameters
 from t5x_specdec import T5Config
 from t5x_specdec.cli import main
+from t5x_specdec.config_reader import config_from_params
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 from t5x_specdec.vocabulary import Vocabulary
 
@@ -86,7 +86,7 @@ def test_lines_are_what_the_library_decodes(folder, capsys):
   assert [record['line'] for record in records] == [1, 2, 3, 4, 5, 6, 7]
   vocabulary = Vocabulary(folder / 'words.model')
   model = t5x_specdec.T5(
-      parameters.config_from_params(helpers.random_params(_config(), 8))
+      config_from_params(helpers.random_params(_config(), 8))
   )
   for record in records:
     ids = [*vocabulary.encode(record['input']), 1]

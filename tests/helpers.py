@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import pathlib
 
 import jax
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import parameters
+from t5x_specdec import stacking
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
 
@@ -79,7 +81,8 @@ def random_params(config: T5Config, seed: int) -> PyTree:
   """
   rng = np.random.default_rng(seed)
   flat = {}
-  for path, shape in parameters.param_shapes(config).items():
+  apart = dataclasses.replace(config, scan_axis=None)
+  for path, shape in parameters.param_shapes(apart).items():
     module, leaf = path[-2:]
     noise = rng.standard_normal(shape, np.float32)
     if leaf == 'scale':
@@ -93,10 +96,14 @@ def random_params(config: T5Config, seed: int) -> PyTree:
     else:
       gain = {'query': 0.4, 'out': 2.0, 'wo': 2.0}.get(module, 1.0)
       gain *= 0.5 if 'encoder_decoder_attention' in path else 1.0
-      flat[path] = np.float32(gain * shape[0] ** -0.5) * noise
+      fan_in = math.prod(shape[:-1]) if module == 'out' else shape[0]
+      flat[path] = np.float32(gain * fan_in**-0.5) * noise
       if module == 'logits_dense':
         flat[path][:, 0] *= 1.5
-  return parameters.unflatten(flat)
+  params = parameters.unflatten(flat)
+  if config.scan_axis is None:
+    return params
+  return jax.tree.map(np.asarray, stacking.stack(params, config.scan_axis))
 
 
 def perturbed(params: PyTree, seed: int, amount: float) -> PyTree:
@@ -307,10 +314,17 @@ class Stock:
     from t5x import decoding
     from t5x import models
     from t5x.examples.decoder_only import network as decoder_only
+    from t5x.examples.scalable_t5 import network as scalable_t5
     from t5x.examples.t5 import network as t5
 
     fields = dataclasses.asdict(config)
     fields['dtype'] = jnp.dtype(config.dtype)
+    network, axis = t5, fields.pop('scan_axis')
+    if fields.pop('scalable'):
+      network = scalable_t5
+      del fields['float32_attention_logits']
+      fields['scan_layers'] = axis is not None
+      fields['param_scan_axis'] = 1 if axis is None else axis
     # Prompts may hold the EOS that decoding stops at; the model class strips
     # its vocabulary's own from them.
     vocabulary = seqio.PassThroughVocabulary(config.vocab_size, eos_id=NO_EOS)
@@ -327,7 +341,7 @@ class Stock:
           self.module, vocabulary=vocabulary, **common
       )
     else:
-      self.module = t5.Transformer(t5.T5Config(**fields))
+      self.module = network.Transformer(network.T5Config(**fields))
       self.model = models.EncoderDecoderModel(
           self.module,
           input_vocabulary=vocabulary,

@@ -13,12 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_specdec import config_reader
+from t5x_specdec import pair
 from t5x_specdec import parameters
+from t5x_specdec import stacking
 from t5x_specdec import T5
 from t5x_specdec import T5Config
+from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 LENGTH = 24
 BATCH = 3
+
+_SCALABLE = dataclasses.replace(
+    helpers.CONFIGS['t5_1_1'], num_encoder_layers=2, scalable=True
+)
+_CONFIGS = helpers.CONFIGS | {
+    'scalable_t5': dataclasses.replace(_SCALABLE, scan_axis=1)
+}
 
 
 @dataclasses.dataclass
@@ -33,8 +44,8 @@ class Case:
 
 
 def make_case(name, dtype='float32'):
-  config = dataclasses.replace(helpers.CONFIGS[name], dtype=dtype)
-  params = helpers.random_params(config, helpers.SEEDS[name])
+  config = dataclasses.replace(_CONFIGS[name], dtype=dtype)
+  params = helpers.random_params(config, helpers.SEEDS.get(name, 7))
   rng = np.random.default_rng(0)
   inputs = None
   if not config.decoder_only:
@@ -50,7 +61,7 @@ def make_case(name, dtype='float32'):
   )
 
 
-@pytest.fixture(scope='module', params=['t5_1_0', 't5_1_1', 'decoder_only'])
+@pytest.fixture(scope='module', params=_CONFIGS)
 def case(request):
   return make_case(request.param)
 
@@ -212,25 +223,122 @@ def test_logits_are_float32_whatever_the_dtype():
     assert 0 < error < 0.1 * np.abs(full.logits).max()
 
 
+def same(a, b):
+  assert jax.tree.structure(a) == jax.tree.structure(b)
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize('axis', [0, 1, -1, -2])
+def test_stacked_layers_decode_as_the_same_layers_apart(axis):
+  params = helpers.random_params(_SCALABLE, 7)
+  stacked = stacking.stack(params, axis)
+  decoder = T5(dataclasses.replace(_SCALABLE, scan_axis=axis))
+  decoder.check(stacked, 'target')
+  prepared = decoder.prepare(stacked)
+  same(prepared, T5(_SCALABLE).prepare(params))
+  decoder.check(prepared, 'target')
+  same(decoder.prepare(prepared), prepared)
+  same(stacking.stack(prepared, axis), jax.tree.map(jnp.asarray, stacked))
+
+
+def test_stacked_layers_are_checked():
+  decoder = T5(dataclasses.replace(_SCALABLE, scan_axis=1))
+  params = helpers.random_params(_SCALABLE, 7)
+  deeper = dataclasses.replace(_SCALABLE, num_decoder_layers=3, scan_axis=1)
+  with pytest.raises(ValueError, match=r'\(3, 2, 32\), found \(3, 3, 32\)'):
+    decoder.check(helpers.random_params(deeper, 7), 'target')
+  with pytest.raises(ValueError, match=r'\(3, 2, 32\), found \(2, 3, 32\)'):
+    decoder.check(stacking.stack(params, 0), 'target')
+  shared = helpers.random_params(helpers.CONFIGS['t5_1_1'], 7)
+  with pytest.raises(ValueError, match='layers_0/relpos_bias'):
+    decoder.check(shared, 'target')
+
+
+@pytest.mark.parametrize('stack', ['encoder', 'decoder'])
+def test_every_layer_of_scalable_t5_has_its_own_bias(stack):
+  """With one table in all layers it is T5, with any other it is not."""
+  config = dataclasses.replace(
+      _SCALABLE, scalable=False, num_encoder_layers=2
+  )
+  shared = helpers.random_params(config, 7)
+  flat = parameters.flatten(shared)
+  own = {
+      path: np.reshape(flat[path], shape)
+      if path in flat
+      else flat[path[0], 'relpos_bias', 'rel_embedding']
+      for path, shape in parameters.param_shapes(_SCALABLE).items()
+  }
+  rng = np.random.default_rng(1)
+  inputs = jnp.asarray(helpers.random_inputs(rng, BATCH, 9, config.vocab_size))
+  tokens = jnp.asarray(rng.integers(0, config.vocab_size, [BATCH, 8]))
+  want = T5(config).logits(shared, inputs, tokens)
+  got = T5(_SCALABLE).logits(parameters.unflatten(own), inputs, tokens)
+  np.testing.assert_array_equal(got, want)
+  for i in range(2):
+    path = (stack, f'layers_{i}', 'relpos_bias', 'rel_embedding')
+    other = parameters.unflatten(own | {path: own[path] + np.arange(32)})
+    got = T5(_SCALABLE).logits(other, inputs, tokens)
+    assert np.abs(got - want).max() > 0.01
+
+
+def test_configs_that_scalable_t5_cannot_have_are_refused():
+  for change, text in (
+      ({'scan_axis': 2}, 'param_scan_axis.*got 2'),
+      ({'scan_axis': 1, 'scalable': False}, 'scalable_t5 only'),
+      ({'num_encoder_layers': 0}, 'at least 1'),
+  ):
+    with pytest.raises(ValueError, match=text):
+      dataclasses.replace(_SCALABLE, **change)
+
+
 def test_config_is_read_off_the_parameters(case):
-  found = parameters.config_from_params(case.params)
+  found = config_reader.config_from_params(case.params)
   assert found == case.decoder.config
+
+
+@pytest.mark.parametrize('axis', [None, 0, -1, -2])
+def test_config_is_read_of_layers_apart_or_along_axis_1(axis):
+  config = dataclasses.replace(_SCALABLE, scan_axis=axis)
+  params = helpers.random_params(config, 7)
+  if axis is None:
+    assert config_reader.config_from_params(params) == config
+    return
+  with pytest.raises(ValueError, match='where they are along axis 1'):
+    config_reader.config_from_params(params)
+
+
+def test_a_checkpoint_of_stacked_layers_is_read(tmp_path):
+  params = helpers.random_params(_CONFIGS['scalable_t5'], 7)
+  path = write_checkpoint(tmp_path, params, step=1, dtype='float32')
+  model = pair.read_model(path)
+  assert model.decoder == T5(_CONFIGS['scalable_t5'])
+  same(model.params, model.decoder.prepare(params))
 
 
 def test_config_of_a_foreign_tree_says_what_is_missing():
   with pytest.raises(ValueError, match='not the parameter tree of a T5X T5'):
-    parameters.config_from_params({'params': {'dense': np.zeros([2, 2])}})
+    config_reader.config_from_params({'params': {'dense': np.zeros([2, 2])}})
 
 
-def test_init_params_have_t5x_scales():
-  config = T5Config(vocab_size=300, emb_dim=64, num_heads=4, head_dim=16)
+@pytest.mark.parametrize('axis', [None, 1])
+def test_init_params_have_t5x_scales(axis):
+  config = T5Config(
+      vocab_size=300,
+      emb_dim=64,
+      num_heads=4,
+      head_dim=16,
+      scalable=axis is not None,
+      scan_axis=axis,
+  )
   params = parameters.init_params(config, jax.random.key(0))
   parameters.check_params(params, config, 'target')
+  params = T5(config).prepare(params)
   attention = params['decoder']['layers_0']['self_attention']
   for leaf, deviation in (
       (params['token_embedder']['embedding'], 1.0),
       (attention['query']['kernel'], 64**-0.5 * 16**-0.5),
       (attention['key']['kernel'], 64**-0.5),
+      (attention['out']['kernel'], (4 * 16) ** -0.5),
       (params['decoder']['layers_0']['mlp']['wo']['kernel'], 2048**-0.5),
   ):
     np.testing.assert_allclose(np.std(leaf), deviation, rtol=0.05)

@@ -330,15 +330,6 @@ def test_stock_decode_functions_are_refused(decode_fn):
     ours_of('t5_1_1', decode_fn=getattr(decoding, decode_fn))
 
 
-@pytest.mark.parametrize('name', ['module', 'draft_module'])
-def test_scalable_t5_is_refused(name):
-  from t5x.examples.scalable_t5 import network
-
-  module = network.Transformer(network.T5Config(vocab_size=37))
-  with pytest.raises(ValueError, match='scalable_t5, which is not supported'):
-    ours_of('t5_1_1', **{name: module})
-
-
 def test_a_prefix_lm_is_refused():
   with pytest.raises(ValueError, match='inputs_bidirectional_attention'):
     ours_of('decoder_only', inputs_bidirectional_attention=True)

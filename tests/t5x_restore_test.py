@@ -41,6 +41,10 @@ _DRAFT = T5Config(
     mlp_activations=('gelu', 'linear'),
 )
 _CONFIGS = {'target': _TARGET, 'draft': _DRAFT}
+_SCALABLE = {
+    'target': dataclasses.replace(_TARGET, scalable=True, scan_axis=1),
+    'draft': dataclasses.replace(_DRAFT, scalable=True),
+}
 _BOTH = pytest.mark.parametrize('name', ['target', 'draft'])
 _LAYOUTS = pytest.mark.parametrize('layout', ['legacy', 'orbax'])
 
@@ -72,28 +76,15 @@ def initializer(model):
   )
 
 
-def modules():
-  from t5x.examples.t5 import network
-
-  made = {}
-  for name, config in _CONFIGS.items():
-    fields = {
-        field: getattr(config, field)
-        for field in config.__dataclass_fields__
-    }
-    fields['dtype'] = jnp.dtype(config.dtype)
-    made[name] = network.Transformer(network.T5Config(**fields))
-  return made
-
-
 @functools.cache
-def pair_initializer():
+def pair_initializer(scalable: bool):
   import seqio
 
   from t5x_specdec import models
 
   words = seqio.PassThroughVocabulary(11)
-  made = modules()
+  configs = _SCALABLE if scalable else _CONFIGS
+  made = {k: helpers.stock(config).module for k, config in configs.items()}
   return initializer(
       models.SpeculativeEncoderDecoderModel(
           made['target'],
@@ -136,7 +127,9 @@ def write(folder: pathlib.Path, name: str, params, layout: str) -> str:
   return str(folder / name / f'checkpoint_{step}')
 
 
-def restore(paths: dict[str, str], *, target=None, draft=None):
+def restore(
+    paths: dict[str, str], *, target=None, draft=None, scalable=False
+):
   """Restores as infer.py does, strict=False included."""
   from t5x import utils
 
@@ -154,7 +147,12 @@ def restore(paths: dict[str, str], *, target=None, draft=None):
   cfg.strict = False
   rng = jax.random.PRNGKey(0) if cfg.fallback_to_scratch else None
   state, manager = utils.create_checkpoint_manager_and_restore(
-      pair_initializer(), partitioner(), cfg, cfg.path, rng, use_orbax=True
+      pair_initializer(scalable),
+      partitioner(),
+      cfg,
+      cfg.path,
+      rng,
+      use_orbax=True,
   )
   manager.close()
   return state
@@ -276,6 +274,22 @@ def test_swapped_checkpoints_are_refused(written, layout):
   refused(paths, 'target', 'does not fit the target model')
 
 
+@_LAYOUTS
+def test_stacked_layers(written, layout):
+  params = {name: params_of(name, _SCALABLE[name]) for name in _SCALABLE}
+  check(restore(written(layout, layout, params), scalable=True), params)
+
+
+@_LAYOUTS
+def test_more_stacked_layers_than_the_model_are_refused(written, layout):
+  params = {name: params_of(name, _SCALABLE[name]) for name in _SCALABLE}
+  deeper = dataclasses.replace(_SCALABLE['target'], num_decoder_layers=3)
+  params['target'] = params_of('target', deeper)
+  paths = written(layout, layout, params)
+  wrong = ('decoder/decoder/', 'wants (6, 2, 2, 3)', 'has (6, 3, 2, 3)')
+  refused(paths, 'target', *wrong, scalable=True)
+
+
 @_BOTH
 @_LAYOUTS
 def test_more_layers_than_the_model_are_refused(written, layout, name):
@@ -366,7 +380,7 @@ def test_a_model_without_draft_is_told_to_reorder_gin_files(written):
   from t5x_specdec import checkpoints
 
   paths = written()
-  state = pair_initializer().global_train_state_shape
+  state = pair_initializer(scalable=False).global_train_state_shape
   target = checkpoints.PairCheckpointManager._split(state)[0]
   config = utils.RestoreCheckpointConfig(path=paths['draft'], mode='specific')
   with pytest.raises(ValueError, match='after the target'):
