@@ -12,6 +12,16 @@ names unchanged, with the draft's under `draft` beside `encoder` and `decoder`:
 flax passes over collections' entries that a module does not ask for, so loss,
 scores, scanned layers' annotations and every regular expression of the user's
 over `target/...` work as they are, and only what needs the draft knows of it.
+
+Under a partitioner the parameters are sharded as their axes' names say and the
+batch over the data axis, both from outside, as T5X jits `predict_batch`. No
+constraint is set within: keys and values come from kernels that are sharded by
+heads and from rows that are sharded by batch, the two axes of a cache, and XLA
+carries both back to the zeros that a cache starts as. So the target's caches
+are sharded like its heads and a replicated draft's by rows alone. That it stays
+so is for the tests to watch (`tests/t5x_mesh_test.py` reads the shapes in the
+compiled program): a constraint would need the mesh and T5X's rules in here, for
+what is already so.
 """
 
 from __future__ import annotations

@@ -9,15 +9,15 @@ import pathlib
 import helpers
 import numpy as np
 import pytest
-import t5x_infer_test
 import t5x_processes
+import t5x_runs
 
 from t5x_specdec import T5Config
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 pytestmark = [pytest.mark.t5x, pytest.mark.slow]
 
-runs = t5x_infer_test.runs  # its folder, with a task and a vocabulary
+runs = t5x_runs.runs  # its folder, with a task and a vocabulary
 
 _TARGET = T5Config(
     vocab_size=64,
@@ -110,7 +110,7 @@ def test_predictions_are_stock_line_for_line(folder):
           'decoding.speculative_decode.topk': 40,
       },
   )
-  assert t5x_infer_test.texts(got) == t5x_infer_test.texts(want)
+  assert t5x_runs.texts(got) == t5x_runs.texts(want)
   assert len({line['prediction'] for line in want}) > 3
   counters = [line['aux']['speculation'] for line in got]
   totals = {

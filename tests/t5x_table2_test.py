@@ -6,14 +6,14 @@ import json
 import pathlib
 
 import pytest
-import t5x_infer_test
 import t5x_processes
+import t5x_runs
 
 from t5x_specdec import theory
 
 pytestmark = [pytest.mark.t5x, pytest.mark.slow]
 
-runs = t5x_infer_test.runs  # a folder with a task, two models, gin files
+runs = t5x_runs.runs  # a folder with a task, two models, gin files
 
 _SCRIPT = pathlib.Path(__file__).parents[1] / 'scripts' / 'table2.py'
 _RUN = 't5x_specdec/configs/runs/infer_speculative.gin'
@@ -120,5 +120,5 @@ def test_infer_baseline_gives_the_stock_predictions(runs):
       kind='near',
       last='baseline.gin',
   )
-  assert t5x_infer_test.texts(got) == t5x_infer_test.texts(runs.stock())
+  assert t5x_runs.texts(got) == t5x_runs.texts(runs.stock())
   assert all(set(line['aux']) == {'scores'} for line in got)
