@@ -10,13 +10,16 @@ they are looked up. Imports neither T5X nor seqio: `models` passes in theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+import hashlib
 import inspect
 from typing import Any
 
+from etils import epath
 import gin
 
 from t5x_specdec import decoding
 from t5x_specdec import parameters
+from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 
 # The scope of the draft in gin, and where its parameters stand in the tree.
@@ -161,6 +164,31 @@ def _same_vocabulary(target: Any, draft: Any) -> bool:
   if hasattr(target, 'sp_model') and hasattr(draft, 'sp_model'):
     return target.sp_model == draft.sp_model
   return target == draft
+
+
+def check_table(table: ngram.Table, vocabulary: Any) -> None:
+  """Refuses n-grams of another vocabulary.
+
+  Args:
+    table: what was counted.
+    vocabulary: the target's output vocabulary, a `seqio.Vocabulary`.
+
+  Raises:
+    ValueError: naming both, or where the vocabulary has no file to compare.
+  """
+  path = getattr(vocabulary, 'sentencepiece_model_file', None)
+  if path is None:
+    raise ValueError(
+        'n-grams are of one SentencePiece model, but the target has '
+        f'{vocabulary}'
+    )
+  found = hashlib.sha256(epath.Path(path).read_bytes()).hexdigest()
+  if found != table.fingerprint:
+    raise ValueError(
+        'target and draft must share one vocabulary, but the n-grams are of '
+        f'one with SHA-256 {table.fingerprint[:12]}... and {path} has '
+        f'{found[:12]}...'
+    )
 
 
 def check_pair(

@@ -45,6 +45,7 @@ from t5x_specdec import inference
 from t5x_specdec import model_checks
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.drafts import ngram
 from t5x_specdec.inference import SPECULATION
 from t5x_specdec.model_checks import DRAFT
 from t5x_specdec.network import T5
@@ -80,7 +81,7 @@ class _Speculative(models.BaseTransformerModel):
       module: nn.Module | None = None,
       draft_module: nn.Module | None = None,
       *,
-      draft: Draft | None = None,
+      draft: Draft | ngram.Table | None = None,
       gamma: int | None = None,
       draft_vocabulary: seqio.Vocabulary | None = None,
       decode_fn: Callable[..., decoding.DecodeResult] | None = None,
@@ -114,6 +115,10 @@ class _Speculative(models.BaseTransformerModel):
     self._target = T5(self.module.config)
     self.draft_module = draft_module
     self._draft_init = None
+    self._table = {}
+    if isinstance(draft, ngram.Table):
+      model_checks.check_table(draft, self.output_vocabulary)
+      draft, self._table, _ = draft
     if draft_module is not None:
       config: Any = draft_module.config  # pyright: ignore
       model_checks.check_draft_bindings(self.module.config, config)
@@ -233,6 +238,7 @@ class _Speculative(models.BaseTransformerModel):
           f' which takes {sorted(known - {"rng"})} and decode_rng'
       )
     target_params, draft_params = split_draft(params)
+    draft_params = draft_params or self._table
     return self.decode_fn(  # pyright: ignore
         self._target,
         self._draft,
@@ -279,8 +285,8 @@ class SpeculativeEncoderDecoderModel(_Speculative, models.EncoderDecoderModel):
   Attributes:
     module: the target, a stock encoder-decoder module.
     draft_module: the draft, likewise, of the same vocabulary.
-    draft: instead of `draft_module`, a source of drafts that has no parameters,
-      `drafts.PromptLookup()`.
+    draft: instead of `draft_module`, a source of drafts that has no checkpoint:
+      `drafts.PromptLookup()`, or a table of n-grams from `drafts.ngram.load`.
     gamma: drafts per round; None leaves it to `decode_fn`.
     draft_vocabulary: the draft's, compared with the output vocabulary; None
       says that it is the same.

@@ -99,7 +99,7 @@ def test_joint_law(order, method):
 
 def test_saved_and_read(tmp_path):
   draft, params = ngram.count(texts(), 7, 3)
-  ngram.save(tmp_path / 'table.npz', draft, params, 'abc')
+  ngram.save(tmp_path / 'table.npz', ngram.Table(draft, params, 'abc'))
   again, arrays, fingerprint = ngram.load(tmp_path / 'table.npz')
   assert (again, fingerprint) == (draft, 'abc')
   for name, leaf in params.items():
@@ -111,7 +111,7 @@ def test_what_is_no_table_is_refused(tmp_path):
   with pytest.raises(FileNotFoundError):
     ngram.load(path)
   draft, params = ngram.count(texts(), 7, 2)
-  ngram.save(path, draft, params, 'abc')
+  ngram.save(path, ngram.Table(draft, params, 'abc'))
   whole = path.read_bytes()
   for content in (b'', b'text', whole[: len(whole) // 2]):
     path.write_bytes(content)

@@ -3,6 +3,7 @@
 """T5X models whose draft has no parameters, and what mode 'predict' counts."""
 
 import functools
+import hashlib
 import logging
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import t5x_model_test as cases
 
+from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
 
 pytestmark = pytest.mark.t5x
@@ -93,3 +95,51 @@ def test_counters_of_a_chunk_are_those_of_its_lines():
   assert taken['rounds'] == 9
   np.testing.assert_array_equal(taken['histogram'], [3, 3, 3, 3])
   assert inference._take_waiting() == {}
+
+
+def test_counted_ngrams_predict_as_stock_and_know_their_vocabulary(tmp_path):
+  import sentencepiece
+  import seqio
+
+  words = {}
+  for name, letters in (('abc', 'abcdefgh'), ('xyz', 'stuvwxyz')):
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter([' '.join(letters)] * 5),
+        model_prefix=str(tmp_path / name),
+        vocab_size=12,
+        hard_vocab_limit=False,
+        model_type='char',
+        minloglevel=2,
+    )
+    path = str(tmp_path / f'{name}.model')
+    words[name] = seqio.SentencePieceVocabulary(path, extra_ids=0)
+  content = (tmp_path / 'abc.model').read_bytes()
+  case, batch = cases.pair('t5_1_1'), cases.batch_of('t5_1_1')
+  want, _ = cases.predict(case.stock, case.params, batch)
+  texts = [[t for t in row if t] for row in np.asarray(want).tolist()]
+  draft, params = ngram.count(filter(None, texts), 37, 2)
+  path = tmp_path / 'table.npz'
+  digest = hashlib.sha256(content).hexdigest()
+  ngram.save(path, ngram.Table(draft, params, digest))
+
+  def model(name):
+    vocabulary = words[name]
+    return cases.ours_of(
+        't5_1_1',
+        gamma=2,
+        draft_module=None,
+        draft=ngram.load(path),
+        input_vocabulary=vocabulary,
+        output_vocabulary=vocabulary,
+    )
+
+  options = {'temperature': 0.0, 'eos_id': cases._EOS}
+  tokens, aux = cases.predict(
+      model('abc'), case.params, batch, jit=True, decoder_params=options
+  )
+  np.testing.assert_array_equal(tokens, want)
+  assert np.asarray(aux['speculation']['accepted']).sum() > 0
+  with pytest.raises(ValueError, match='must share one vocab.*xyz.model'):
+    model('xyz')
+  with pytest.raises(ValueError, match='n-grams are of one SentencePiece'):
+    cases.ours_of('t5_1_1', draft_module=None, draft=ngram.load(path))

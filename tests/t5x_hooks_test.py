@@ -40,7 +40,8 @@ def run(runs, script, name, files, **bindings):
 
 def test_eval_has_the_metrics_of_stock(runs):
   configs = 't5x_specdec/configs/runs'
-  run(runs, 't5x.eval', 'stock_eval', ['stock.gin', 't5x/configs/runs/eval.gin'])
+  stock = ['stock.gin', 't5x/configs/runs/eval.gin']
+  run(runs, 't5x.eval', 'stock_eval', stock)
   run(
       runs,
       't5x.eval',
@@ -74,7 +75,8 @@ def test_mode_predict_logs_what_the_other_mode_counts(runs):
   for mode in ('predict', 'predict_with_aux'):
     done = run(runs, 't5x.infer', mode, files, infer__mode=mode, **common)
     found = re.findall(
-        r'chunk0000(\d): (alpha \S+, \S+ tokens per target call over \d+ calls)',
+        r'chunk0000(\d): '
+        r'(alpha \S+, \S+ tokens per target call over \d+ calls)',
         done.stderr,
     )
     said.append(found)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 import dataclasses
 import os
-from typing import Any
+from typing import Any, NamedTuple
 import zipfile
 
 import jax
@@ -175,6 +175,20 @@ class Ngram:
     return start, end
 
 
+class Table(NamedTuple):
+  """A draft, its parameters, and the vocabulary that they speak of.
+
+  Attributes:
+    draft: reads `params`.
+    params: see `Ngram`.
+    fingerprint: of the vocabulary, see `Vocabulary.fingerprint`.
+  """
+
+  draft: Ngram
+  params: dict[str, np.ndarray]
+  fingerprint: str
+
+
 def count(
     texts: Iterable[Sequence[int]], vocab_size: int, order: int
 ) -> tuple[Ngram, dict[str, np.ndarray]]:
@@ -244,40 +258,26 @@ def _rows_in(some: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
   return inverse.ravel()[len(all_rows) :]
 
 
-def save(
-    path: str | os.PathLike[str],
-    draft: Ngram,
-    params: dict[str, np.ndarray],
-    fingerprint: str,
-) -> None:
-  """Writes a table as a compressed file of arrays.
-
-  Args:
-    path: of the file, `.npz` by custom.
-    draft: from `count`.
-    params: from `count`.
-    fingerprint: of the vocabulary, see `Vocabulary.fingerprint`.
-  """
+def save(path: str | os.PathLike[str], table: Table) -> None:
+  """Writes a table as a compressed file of arrays, `.npz` by custom."""
   with open(path, 'wb') as file:
     np.savez_compressed(
         file,
         allow_pickle=False,
-        fingerprint=np.asarray(fingerprint),
-        shape=np.asarray(dataclasses.astuple(draft)),
-        **params,
+        fingerprint=np.asarray(table.fingerprint),
+        shape=np.asarray(dataclasses.astuple(table.draft)),
+        **table.params,
     )
 
 
-def load(
-    path: str | os.PathLike[str],
-) -> tuple[Ngram, dict[str, np.ndarray], str]:
+def load(path: str | os.PathLike[str]) -> Table:
   """Reads a table; nothing in it is ever unpickled.
 
   Args:
-    path: of the file.
+    path: of a file from `save`.
 
   Returns:
-    The draft, its table and its vocabulary's fingerprint.
+    The table.
 
   Raises:
     FileNotFoundError: there is no such file.
@@ -295,4 +295,4 @@ def load(
   draft = Ngram(*map(int, arrays.pop('shape')))
   fingerprint = str(arrays.pop('fingerprint'))
   draft.check(arrays)
-  return draft, arrays, fingerprint
+  return Table(draft, arrays, fingerprint)
