@@ -84,6 +84,7 @@ def translate(
           draft.params,
           inputs[filled],
           gamma=gamma,
+          verification='token',  # the paper's own
           **options,
       )
     else:
