@@ -67,7 +67,7 @@ def interval(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+  parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--gamma', type=int, nargs='+', default=[3, 5, 7])
   parser.add_argument('--samples', type=int, default=4, help='per sentence')
   args = parser.parse_args()
