@@ -25,8 +25,6 @@ from collections.abc import Iterator
 import functools
 import math
 import os
-import resource
-import time
 from typing import Any
 
 from flax.linen import partitioning as flax_partitioning
@@ -40,8 +38,8 @@ from t5x import partitioning
 from t5x import utils
 from t5x.infer import infer  # the run file configures it, as in infer.py
 
-from t5x_specdec.models import split_draft
 from t5x_specdec.network import T5
+from t5x_specdec.pair_tree import split_draft
 
 _RUN_FILE = 't5x_specdec/configs/runs/infer_speculative.gin'
 _PAIR = 't5x_specdec/configs/models/t5_1_1_xxl_small.gin'
@@ -158,7 +156,7 @@ class Measurement:
       network = T5(module.config)
       state = jax.eval_shape(
           lambda params, inputs, net=network: net.init(
-              params, inputs, inputs.shape[0], width
+              net.prepare(params), inputs, inputs.shape[0], width
           ),
           params,
           self._batch['encoder_input_tokens'],
@@ -225,17 +223,11 @@ def main() -> None:
       targets=args.targets,
       dtype=args.dtype,
   )
-  start = time.monotonic()
   for name, size in measurement.shapes():
     print(f'{name:30} {size:15,} B {size / 2**30:8.3f} GiB')
   if args.compile:
     for name, size in measurement.compiled():
       print(f'{name:30} {size:15,} B {size / 2**30:8.3f} GiB')
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  print(
-      f'{time.monotonic() - start:.0f} s and {peak / 2**20:.1f} GiB of this '
-      "machine's memory"
-  )
 
 
 if __name__ == '__main__':

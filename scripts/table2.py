@@ -45,6 +45,7 @@ from t5x_specdec import decoding
 from t5x_specdec import inference
 from t5x_specdec import model_checks
 from t5x_specdec import models
+from t5x_specdec import pair_tree
 from t5x_specdec import sampling
 from t5x_specdec import theory
 from t5x_specdec.network import T5
@@ -108,7 +109,7 @@ def _decoders(model: Any, partition: Any) -> dict[str, _Decoder]:
   )
 
   def baseline(params, batch, rng):
-    target, _ = models.split_draft(params)
+    target, _ = pair_tree.split_draft(params)
     return stock.predict_batch_with_aux(
         target, batch, rng, decoder_params=dict(options)
     )
@@ -119,7 +120,7 @@ def _decoders(model: Any, partition: Any) -> dict[str, _Decoder]:
     def decode(params, batch, rng):
       result = decoding.autoregressive_decode(
           network,
-          models.split_draft(params)[index],
+          pair_tree.split_draft(params)[index],
           batch['encoder_input_tokens'],
           max_decode_len=batch['decoder_input_tokens'].shape[1],
           eos_id=network.vocab_size,  # none, so that it runs to the end

@@ -71,21 +71,22 @@ def accept_greedy(
   return Verdict(accepted, next_token, stands.astype(jnp.float32))
 
 
-def residual(p: jax.Array, q: jax.Array) -> jax.Array:
-  """norm(max(0, p - q)) up to its norm; p itself where rounding leaves nothing.
+def residual(p: jax.Array, q: jax.Array, scale: jax.Array) -> jax.Array:
+  """norm(max(0, scale p - q)) up to its norm; p where rounding leaves nothing.
 
-  Where p equals q nothing is ever rejected in exact arithmetic, so whatever is
-  returned then is drawn from with a probability of the order of rounding; p
-  keeps it inside the target's support.
+  Where scale p equals q nothing is ever rejected in exact arithmetic, so
+  whatever is returned then is drawn from with a probability of the order of
+  rounding; p keeps it inside the target's support.
 
   Args:
     p: float32[rows, vocab].
     q: float32[rows, vocab], finite.
+    scale: float32[rows], what p counts for: 1, or r of block verification.
 
   Returns:
     float32[rows, vocab], not negative, not all zero where p is not.
   """
-  rest = jnp.maximum(p - q, 0.0)
+  rest = jnp.maximum(scale[:, None] * p - q, 0.0)
   empty = jnp.sum(rest, axis=-1, keepdims=True) == 0
   return jnp.where(empty, p, rest)
 
@@ -140,14 +141,12 @@ def _conclude(
     next_keys: key[rows].
 
   Returns:
-    The verdict; only one row of p and q each is looked at for it.
+    The verdict.
   """
   at = accepted[:, None, None]
   p_next = jnp.take_along_axis(p, at, axis=1)[:, 0]
   q_next = jnp.take_along_axis(q, at, axis=1, mode='fill', fill_value=0.0)
-  weights = residual(scale[:, None] * p_next, q_next[:, 0])
-  weights = jnp.where(jnp.sum(weights, -1, keepdims=True) > 0, weights, p_next)
-  next_token = sampling.draw(next_keys, weights)
+  next_token = sampling.draw(next_keys, residual(p_next, q_next[:, 0], scale))
   overlap = jnp.sum(jnp.minimum(p[:, :-1], q), axis=-1)
   return Verdict(accepted, next_token, jnp.nan_to_num(overlap))
 
@@ -221,6 +220,9 @@ def accept_block(
   )
   q_next = jnp.pad(q, ((0, 0), (0, 1), (0, 0)))
   z = jnp.sum(jnp.maximum(r[..., None] * p - q_next, 0.0), axis=-1)
+  # Drafts end before a law that is not finite, as they do after the last one:
+  # that the target fails after a token must not tell against the token.
+  z = jnp.where(jnp.all(jnp.isfinite(p), axis=-1), z, r)
   # Where nothing is left and r is 1, p is q and a longer prefix stands anyway.
   h = jnp.where(r < 1, z / (z + 1 - r), 1.0)
   stands = _uniform(accept_keys, gamma) < h[:, 1:]

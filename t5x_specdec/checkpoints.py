@@ -31,10 +31,10 @@ from t5x import train_state as train_state_lib
 from t5x import utils
 from tensorflow.io import gfile  # pyright: ignore
 
-from t5x_specdec import model_checks
-from t5x_specdec.models import DRAFT
-from t5x_specdec.models import join_draft
-from t5x_specdec.models import split_draft
+from t5x_specdec import tree_checks
+from t5x_specdec.pair_tree import DRAFT
+from t5x_specdec.pair_tree import join_draft
+from t5x_specdec.pair_tree import split_draft
 
 _BINDINGS = {'target': 'CHECKPOINT_PATH', 'draft': 'DRAFT_CHECKPOINT_PATH'}
 
@@ -122,7 +122,7 @@ class _Checked:
           name: leaf if isinstance(leaf, (Mapping, np.ndarray)) else None
           for name, leaf in found.items()
       }
-      model_checks.compare(
+      tree_checks.check_checkpoint(
           model, path, self._expected, specs, fallback_state is not None
       )
       for leaf in specs.values():
@@ -158,7 +158,7 @@ class _Checked:
           name = re.sub(r'layers_0/relpos_bias', 'relpos_bias', name)
           if is_parameter:
             found[name] = leaf
-        model_checks.compare(model, path, expected, found)
+        tree_checks.check_checkpoint(model, path, expected, found)
         return translated
 
     with _naming(model, path):
@@ -169,7 +169,7 @@ class _Checked:
 
   def _check_restored(self, path: str, restored: Any) -> Any:
     found = _flat(restored.state_dict()['target'])
-    model_checks.compare(self._model, path, self._expected, found)
+    tree_checks.check_checkpoint(self._model, path, self._expected, found)
     return restored
 
   def close(self):
@@ -214,30 +214,30 @@ class PairCheckpointManager:
     """
     if not isinstance(train_state, train_state_lib.InferenceState):
       raise ValueError('a pair of models can be restored, not trained')
-    if draft_restore_cfg is None:
-      if DRAFT in train_state.params:
-        raise ValueError(
-            'no checkpoint for the draft: bind checkpoints.'
-            'PairCheckpointManager.draft_restore_cfg, or give '
-            't5x_specdec/configs/runs/infer_speculative.gin'
-        )
-    elif DRAFT not in train_state.params:
+    has_draft = DRAFT in train_state.params
+    if has_draft and draft_restore_cfg is None:
+      raise ValueError(
+          'no checkpoint for the draft: bind checkpoints.PairCheckpointManager.'
+          'draft_restore_cfg, or give t5x_specdec/configs/runs/'
+          'infer_speculative.gin'
+      )
+    if draft_restore_cfg is not None and not has_draft:
       raise ValueError(
           'the model has no draft to restore: MODEL must be one of '
           "t5x_specdec.models, so t5x_specdec's run file has to come after the "
           "target's gin file"
       )
-    else:
-      self._draft_path = self._resolve(draft_restore_cfg)
-    self._draft_cfg = draft_restore_cfg
-    _check_exists('target', directory)
     if draft_restore_cfg is not None:
+      self._draft_path = self._resolve(draft_restore_cfg)
       _check_exists('draft', self._draft_path)
+    _check_exists('target', directory)
+    self._draft_cfg = draft_restore_cfg
     self._train_state = train_state
     target, draft = self._split(train_state)
     self._target = _Checked(
         'target', directory, target, partitioner, manager_cls, **kwargs
     )
+    self._draft = None
     if draft_restore_cfg is None:
       return
     dtype = draft_restore_cfg.dtype
@@ -306,7 +306,7 @@ class PairCheckpointManager:
   def close(self) -> None:
     """Closes both managers."""
     self._target.close()
-    if self._draft_cfg is not None:
+    if self._draft is not None:
       self._draft.close()
 
   @staticmethod
@@ -333,7 +333,7 @@ class PairCheckpointManager:
     return target, draft
 
   def _join(self, target: Any) -> train_state_lib.TrainState:
-    if self._draft_cfg is None:
+    if self._draft is None or self._draft_cfg is None:
       return target
     path = self._draft_path
     if gfile.exists(f'{path}.index'):

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from t5x_specdec import stacking
-from t5x_specdec.parameters import check_params
 from t5x_specdec.parameters import flatten
 from t5x_specdec.parameters import Path
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
+from t5x_specdec.tree_checks import check_params
 
 
 def _depth(flat: Mapping[Path, tuple[int, ...]], stack: str) -> int:

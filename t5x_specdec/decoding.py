@@ -3,10 +3,10 @@
 """Speculative decoding: one compiled loop that drafts, verifies and commits.
 
 Each round asks the draft for gamma tokens, scores them all in one block of the
-target, and keeps what Algorithm 1 lets stand plus one token of the target's
-own. Rows of a batch accept different numbers of tokens and simply stand at
-different positions. Plain autoregressive decoding is the same loop without
-drafts.
+target, and keeps those that verification lets stand plus one token of the
+target's own. Rows of a batch accept different numbers of tokens and simply
+stand at different positions. Plain autoregressive decoding is the same loop
+without drafts.
 """
 
 from __future__ import annotations
@@ -14,177 +14,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from flax import struct
 import jax
-from jax import lax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 import numpy as np
 
+from t5x_specdec import loop
 from t5x_specdec import sampling
 from t5x_specdec import validation
+from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import as_draft
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import NoDraft
-from t5x_specdec.loop import LoopState
-from t5x_specdec.loop import Request
-from t5x_specdec.loop import run_round
-from t5x_specdec.network import BlockDecoder
+from t5x_specdec.loop import DecodeResult
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
-from t5x_specdec.stats import Stats
-from t5x_specdec.trace import Trace
-
-
-class DecodeResult(struct.PyTreeNode):
-  """What a decode returns, `num_decodes` decodes of each input.
-
-  Attributes:
-    tokens: int32[batch, num_decodes, max_decode_len], the prompt included, EOS
-      kept, zeros after it; decodes in order of rising score, as in T5X.
-    scores: float32[batch, num_decodes], the target's log-probability (nats) of
-      the generated tokens up to and including EOS.
-    stats: counters with leading axes [batch, num_decodes].
-    trace: the rounds, where asked for with `trace=True`.
-  """
-
-  tokens: jax.Array
-  scores: jax.Array
-  stats: Stats
-  trace: Trace | None
-
-
-def _start(
-    prompts: jax.Array | None, rows: int, width: int
-) -> tuple[jax.Array, jax.Array]:
-  """Decoder inputs that a prompt fixes, and how many tokens it opens with.
-
-  Args:
-    prompts: int32[batch, P], 0 where free, or None.
-    rows: rows to decode, a multiple of the batch.
-    width: of the token buffer.
-
-  Returns:
-    int32[rows, width], the start token and free slots being 0, and
-    int32[rows].
-  """
-  if prompts is None:
-    return jnp.zeros([rows, width], jnp.int32), jnp.zeros([rows], jnp.int32)
-  text = jnp.repeat(prompts, rows // prompts.shape[0], axis=0)
-  opening = jnp.cumprod((text != 0).astype(jnp.int32), axis=1)
-  padding = width - 1 - prompts.shape[1]
-  forced = jnp.pad(text, ((0, 0), (1, padding)))
-  return forced, jnp.sum(opening, axis=1)
-
-
-@functools.partial(
-    jax.jit,
-    static_argnames=(
-        'target',
-        'draft',
-        'max_decode_len',
-        'gamma',
-        'num_decodes',
-        'rescale_log_probs',
-        'verification',
-        'trace',
-    ),
-)
-def _decode(
-    target_params: PyTree,
-    draft_params: PyTree,
-    inputs: jax.Array | None,
-    prompts: jax.Array | None,
-    keys: jax.Array,
-    method: Method,
-    eos_id: jax.Array,
-    max_decode_steps: jax.Array | None,
-    *,
-    target: BlockDecoder,
-    draft: Draft,
-    max_decode_len: int,
-    gamma: int,
-    num_decodes: int,
-    rescale_log_probs: bool,
-    verification: str,
-    trace: bool,
-) -> DecodeResult:
-  """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
-  target_params = target.prepare(target_params)
-  draft_params = draft.prepare(draft_params)
-  batch = keys.shape[0]
-  rows = batch * num_decodes
-  # A row stands at most at max_decode_len, and a round looks at the gamma + 1
-  # decoder inputs after it.
-  width = max_decode_len + gamma + 2
-  forced, opening = _start(prompts, rows, width)
-
-  if max_decode_steps is None:
-    max_len = jnp.full([rows], max_decode_len, jnp.int32)
-  else:
-    steps = jnp.repeat(jnp.broadcast_to(max_decode_steps, [batch]), num_decodes)
-    max_len = jnp.sum(forced != 0, axis=1) + steps
-    max_len = jnp.minimum(max_len, max_decode_len)
-  lengths = jnp.minimum(opening, max_len)
-  request = Request(
-      forced=forced,
-      max_len=max_len,
-      eos_id=eos_id,
-      method=jax.tree.map(
-          lambda x: jnp.repeat(x, num_decodes) if x.ndim else x, method
-      ),
-      keys=sampling.fold_rows(
-          jnp.repeat(keys, num_decodes),
-          jnp.tile(jnp.arange(num_decodes), batch),
-      ),
-  )
-
-  prompt = forced[:, : prompts.shape[1] if prompts is not None else 0]
-  with jax.named_scope('encode'):
-    target_state = target.init(target_params, inputs, rows, width)
-    if prompt.shape[1]:
-      _, target_state = target.decode_block(
-          target_params, target_state, prompt, jnp.zeros_like(lengths)
-      )
-    draft_state = draft.init(draft_params, inputs, prompt, width)
-  state = LoopState(
-      tokens=forced,
-      lengths=lengths,
-      ended=lengths >= max_len,
-      scores=jnp.zeros([rows], jnp.float32),
-      target=target_state,
-      draft=draft_state,
-      stats=Stats.zeros(rows, gamma),
-      trace=Trace.empty(rows, max_decode_len, gamma) if trace else None,
-  )
-  state = lax.while_loop(
-      lambda state: ~jnp.all(state.ended),
-      functools.partial(
-          run_round,
-          request=request,
-          target=target,
-          draft=draft,
-          target_params=target_params,
-          draft_params=draft_params,
-          gamma=gamma,
-          rescale_log_probs=rescale_log_probs,
-          verification=verification,
-      ),
-      state,
-  )
-
-  text = state.tokens[:, 1 : max_decode_len + 1]
-  inside = jnp.arange(max_decode_len) < state.lengths[:, None]
-  result = DecodeResult(
-      jnp.where(inside, text, 0), state.scores, state.stats, state.trace
-  )
-  result = jax.tree.map(
-      lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), result
-  )
-  order = jnp.argsort(result.scores, axis=1)
-  return jax.tree.map(
-      lambda x: jax.vmap(lambda rows, i: rows[i])(x, order), result
-  )
 
 
 def _as_array(x: ArrayLike, dtype: Any, shape: Any = None) -> Any:
@@ -241,7 +85,7 @@ def _run(
       topk=as_int32(topk),
       topp=_as_array(topp, np.float32),
   )
-  return _decode(
+  return loop.decode(
       target_params,
       draft_params,
       None if inputs is None else as_int32(inputs),
@@ -285,7 +129,7 @@ def speculative_decode(
 ) -> DecodeResult:
   """Decodes with a draft; the output's law is the target's own.
 
-  Algorithm 1 of Leviathan et al. (2023), per row, compiled as one loop.
+  Leviathan et al. (2023), per row, compiled as one loop.
   Arguments, defaults and results are those of
   `t5x.decoding.temperature_sample`; note its default `topk=1`. At temperature 0
   the tokens are the target's greedy ones; above, they are distributed as the

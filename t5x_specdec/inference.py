@@ -16,10 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from t5x_specdec.stats import SPECULATION
 from t5x_specdec.stats import Stats
-
-# Where a model's aux has the counters of `Stats`.
-SPECULATION = 'speculation'
 
 _logger = logging.getLogger(__name__)
 
@@ -31,10 +29,22 @@ def keep(counters: Mapping[str, Any]) -> None:
   """Adds a batch's counters to those that wait for their chunk.
 
   Args:
-    counters: fields of `Stats`, arrays whose first axis is the batch.
+    counters: fields of `Stats`, arrays with leading axes [batch] or [batch,
+      num_decodes].
   """
-  for name, rows in counters.items():
-    _waiting[name] = _waiting.get(name, 0) + np.sum(rows, axis=0)
+  # This runs on the host in the middle of a decode: no JAX, and no error.
+  for name, leaf in counters.items():
+    rows = np.asarray(leaf)
+    last = rows.shape[-1:] if name == 'histogram' else ()
+    total = rows.reshape(-1, *last).sum(axis=0)
+    before = _waiting.get(name, np.zeros(last, total.dtype))
+    # Models of another gamma have histograms of another width.
+    width = max(before.size, total.size)
+    if last:
+      before, total = (
+          np.pad(x, (0, width - x.size)) for x in (before, total)
+      )
+    _waiting[name] = before + total
 
 
 def _take_waiting() -> dict[str, Any]:

@@ -1,333 +1,174 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One round of speculative decoding: draft, verify, accept, commit.
-
-The body of the loop that `decoding` compiles. Rows of a batch stand at
-different positions and never wait for each other; a row that has ended keeps
-its place and is not counted.
-"""
+"""The compiled whole: encode, prefill, loop over rounds, sort the decodes."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 from flax import struct
 import jax
 from jax import lax
 import jax.numpy as jnp
 
-from t5x_specdec import acceptance
 from t5x_specdec import sampling
+from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
-from t5x_specdec.drafts import Proposal
-from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
+from t5x_specdec.rounds import LoopState
+from t5x_specdec.rounds import Request
+from t5x_specdec.rounds import run_round
 from t5x_specdec.sampling import Method
 from t5x_specdec.stats import Stats
 from t5x_specdec.trace import Trace
 
 
-class LoopState(struct.PyTreeNode):
-  """Carry of the decoding loop.
+class DecodeResult(struct.PyTreeNode):
+  """What a decode returns, `num_decodes` decodes of each input.
 
   Attributes:
-    tokens: int32[rows, width] decoder inputs: the start token 0, then the text.
-    lengths: int32[rows], tokens of text so far, prompt included; at the same
-      time the position of the row's last token.
-    ended: bool[rows].
-    scores: float32[rows].
-    target: the target's state.
-    draft: the draft's state.
-    stats: counters so far.
-    trace: rounds so far, None where nobody asked for them.
+    tokens: int32[batch, num_decodes, max_decode_len], the prompt included, EOS
+      kept, zeros after it; decodes in order of rising score, as in T5X.
+    scores: float32[batch, num_decodes], the target's log-probability (nats) of
+      the generated tokens up to and including EOS.
+    stats: counters with leading axes [batch, num_decodes].
+    trace: the rounds, where asked for with `trace=True`.
   """
 
   tokens: jax.Array
-  lengths: jax.Array
-  ended: jax.Array
   scores: jax.Array
-  target: Any
-  draft: Any
   stats: Stats
   trace: Trace | None
 
 
-class Request(struct.PyTreeNode):
-  """What is constant over the loop, per row, all traced.
-
-  Attributes:
-    forced: int32[rows, width] decoder inputs that the prompt fixes, 0 where
-      free.
-    max_len: int32[rows], length of text at which a row ends.
-    eos_id: int32[].
-    method: temperature, top-k, top-p.
-    keys: key[rows].
-  """
-
-  forced: jax.Array
-  max_len: jax.Array
-  eos_id: jax.Array
-  method: Method
-  keys: jax.Array
-
-
-def _score(
-    logits: jax.Array, tokens: jax.Array, p: jax.Array | None
-) -> jax.Array:
-  """Log-probabilities float32[rows, block] of tokens under p, or the logits."""
-  if p is not None:
-    chosen = jnp.take_along_axis(p, tokens[..., None], axis=-1)[..., 0]
-    return jnp.log(chosen)
-  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
-  return chosen - jax.nn.logsumexp(logits, axis=-1)
-
-
-def _verify(
-    logits: jax.Array,
-    proposal: Proposal,
-    method: Method,
-    accept_keys: jax.Array,
-    next_keys: jax.Array,
-    rescale_log_probs: bool,
-    verification: str,
-) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
-  """Judges the drafts by the target's logits.
+def _start(
+    prompts: jax.Array | None, rows: int, width: int
+) -> tuple[jax.Array, jax.Array]:
+  """Decoder inputs that a prompt fixes, and how many tokens it opens with.
 
   Args:
-    logits: float32[rows, gamma + 1, vocab].
-    proposal: the drafts.
-    method: temperature, top-k, top-p.
-    accept_keys: key[rows], for the acceptance.
-    next_keys: key[rows], for the token after the drafts that stand.
-    rescale_log_probs: whether scores include the sampling method.
-    verification: the rule, a key of `acceptance.RULES`.
+    prompts: int32[batch, P], 0 where free, or None.
+    rows: rows to decode, a multiple of the batch.
+    width: of the token buffer.
 
   Returns:
-    The verdict, the tokens it emits int32[rows, gamma + 1] (those past
-    `accepted` + 1 are meaningless) and their scores, float32 of that shape.
+    int32[rows, width], the start token and free slots being 0, and
+    int32[rows].
   """
-
-  def emit(verdict):
-    padded = jnp.pad(proposal.tokens, ((0, 0), (0, 1)))
-    column = jnp.arange(padded.shape[1])
-    return jnp.where(
-        column == verdict.accepted[:, None],
-        verdict.next_token[:, None],
-        padded,
-    )
-
-  def greedy():
-    best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    verdict = acceptance.accept_greedy(
-        best, proposal.tokens, proposal.lengths
-    )
-    tokens = emit(verdict)
-    # The argmax has probability 1 under its own law, so T5X reports 0.0.
-    if rescale_log_probs:
-      return verdict, tokens, jnp.zeros(tokens.shape, jnp.float32)
-    return verdict, tokens, _score(logits, tokens, None)
-
-  def sampled():
-    p = sampling.law(logits, method)
-    verdict = acceptance.RULES[verification](
-        p,
-        proposal.q,
-        proposal.tokens,
-        proposal.lengths,
-        accept_keys,
-        next_keys,
-    )
-    tokens = emit(verdict)
-    return verdict, tokens, _score(
-        logits, tokens, p if rescale_log_probs else None
-    )
-
-  return lax.cond(jnp.all(method.greedy), greedy, sampled)
+  if prompts is None:
+    return jnp.zeros([rows, width], jnp.int32), jnp.zeros([rows], jnp.int32)
+  text = jnp.repeat(prompts, rows // prompts.shape[0], axis=0)
+  opening = jnp.cumprod((text != 0).astype(jnp.int32), axis=1)
+  padding = width - 1 - prompts.shape[1]
+  forced = jnp.pad(text, ((0, 0), (1, padding)))
+  return forced, jnp.sum(opening, axis=1)
 
 
-def _score_block(
-    target: BlockDecoder,
-    target_params: PyTree,
-    state: LoopState,
-    proposal: Proposal,
-    abstains: bool,
-) -> tuple[jax.Array, Any]:
-  """One call of the target: the last token of each row and its drafts.
-
-  Args:
-    target: the model whose law is sampled.
-    target_params: from `target.prepare`.
-    state: the loop before.
-    proposal: the drafts.
-    abstains: whether a block of one token is worth compiling, for rounds in
-      which no row has a draft.
-
-  Returns:
-    float32[rows, gamma + 1, vocab] logits, zeros after position 0 where there
-    are no drafts, and the target's state.
-  """
-  last = jnp.take_along_axis(state.tokens, state.lengths[:, None], axis=1)
-  block = jnp.concatenate([last, proposal.tokens], axis=1)
-
-  def score(block):
-    return target.decode_block(
-        target_params, state.target, block, state.lengths
-    )
-
-  def score_last():
-    logits, target_state = score(last)
-    rest = ((0, 0), (0, proposal.tokens.shape[1]), (0, 0))
-    return jnp.pad(logits, rest), target_state
-
-  if not abstains:
-    return score(block)
-  drafted = jnp.any((proposal.lengths > 0) & ~state.ended)
-  return lax.cond(drafted, lambda: score(block), score_last)
-
-
-def _free_drafts(state: LoopState, request: Request, gamma: int) -> jax.Array:
-  """How many drafts each row has room for, int32[rows].
-
-  One token of the target's own always follows, and a token that the prompt
-  fixes is never drafted, so drafts end where either would stand.
-  """
-  room = request.max_len - state.lengths - 1
-  slots = state.lengths[:, None] + 1 + jnp.arange(gamma)
-  forced = jnp.take_along_axis(request.forced, slots, axis=1) != 0
-  free = jnp.sum(jnp.cumprod(1 - forced.astype(jnp.int32), axis=1), axis=1)
-  return jnp.clip(jnp.minimum(room, free), 0, gamma)
-
-
-def _commit(
-    state: LoopState,
-    request: Request,
-    verdict: acceptance.Verdict,
-    emitted: jax.Array,
-    scores: jax.Array,
-) -> tuple[LoopState, jax.Array, jax.Array]:
-  """Writes what a round emitted; ends rows at EOS or at their length.
-
-  Args:
-    state: the loop before.
-    request: what is constant over the loop.
-    verdict: the round's verdict.
-    emitted: int32[rows, gamma + 1].
-    scores: float32[rows, gamma + 1].
-
-  Returns:
-    The loop with tokens, lengths, ended and scores updated; how many tokens
-    each row wrote, int32[rows]; whether the last was the prompt's, bool[rows].
-  """
-  column = jnp.arange(emitted.shape[1])
-  slots = state.lengths[:, None] + 1 + column
-  prompt = jnp.take_along_axis(request.forced, slots, axis=1)
-  at_end = column == verdict.accepted[:, None]
-  emitted = jnp.where(at_end & (prompt != 0), prompt, emitted)
-  forced = jnp.any(at_end & (prompt != 0), axis=1)
-
-  written = column <= verdict.accepted[:, None]
-  eos = written & (emitted == request.eos_id) & (prompt == 0)
-  any_eos = jnp.any(eos, axis=1)
-  count = jnp.where(any_eos, jnp.argmax(eos, axis=1), verdict.accepted) + 1
-  forced &= count == verdict.accepted + 1
-  count = jnp.where(state.ended, 0, count)
-
-  slot = jnp.arange(state.tokens.shape[1]) - (state.lengths[:, None] + 1)
-  new = jnp.take_along_axis(
-      emitted, jnp.clip(slot, 0, emitted.shape[1] - 1), axis=1
-  )
-  is_new = (slot >= 0) & (slot < count[:, None])
-  scored = (column < count[:, None]) & (prompt == 0)
-  lengths = state.lengths + count
-  state = state.replace(
-      tokens=jnp.where(is_new, new, state.tokens),
-      lengths=lengths,
-      ended=state.ended | any_eos | (lengths >= request.max_len),
-      scores=state.scores + jnp.sum(jnp.where(scored, scores, 0.0), axis=1),
-  )
-  return state, count, forced
-
-
-def run_round(
-    state: LoopState,
-    request: Request,
-    target: BlockDecoder,
-    draft: Draft,
+@functools.partial(
+    jax.jit,
+    static_argnames=(
+        'target',
+        'draft',
+        'max_decode_len',
+        'gamma',
+        'num_decodes',
+        'rescale_log_probs',
+        'verification',
+        'trace',
+    ),
+)
+def decode(
     target_params: PyTree,
     draft_params: PyTree,
+    inputs: jax.Array | None,
+    prompts: jax.Array | None,
+    keys: jax.Array,
+    method: Method,
+    eos_id: jax.Array,
+    max_decode_steps: jax.Array | None,
+    *,
+    target: BlockDecoder,
+    draft: Draft,
+    max_decode_len: int,
     gamma: int,
+    num_decodes: int,
     rescale_log_probs: bool,
     verification: str,
-) -> LoopState:
-  """One round of Algorithm 1 for every row that has not ended.
+    trace: bool,
+) -> DecodeResult:
+  """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
+  target_params = target.prepare(target_params)
+  draft_params = draft.prepare(draft_params)
+  batch = keys.shape[0]
+  rows = batch * num_decodes
+  # A row stands at most at max_decode_len, and a round looks at the gamma + 1
+  # decoder inputs after it.
+  width = max_decode_len + gamma + 2
+  forced, opening = _start(prompts, rows, width)
 
-  Args:
-    state: the loop before.
-    request: what is constant over the loop.
-    target: the model whose law is sampled.
-    draft: the source of drafts.
-    target_params: from `target.prepare`.
-    draft_params: from `draft.prepare`.
-    gamma: drafts per round.
-    rescale_log_probs: whether scores include the sampling method.
-    verification: the rule, a key of `acceptance.RULES`.
-
-  Returns:
-    The loop after.
-  """
-  positions = state.lengths
-  draft_keys, accept_keys, next_keys = sampling.round_keys(
-      request.keys, positions, gamma
+  if max_decode_steps is None:
+    max_len = jnp.full([rows], max_decode_len, jnp.int32)
+  else:
+    steps = jnp.repeat(jnp.broadcast_to(max_decode_steps, [batch]), num_decodes)
+    max_len = jnp.sum(forced != 0, axis=1) + steps
+    max_len = jnp.minimum(max_len, max_decode_len)
+  lengths = jnp.minimum(opening, max_len)
+  request = Request(
+      forced=forced,
+      max_len=max_len,
+      eos_id=eos_id,
+      method=jax.tree.map(
+          lambda x: jnp.repeat(x, num_decodes) if x.ndim else x, method
+      ),
+      keys=sampling.fold_rows(
+          jnp.repeat(keys, num_decodes),
+          jnp.tile(jnp.arange(num_decodes), batch),
+      ),
   )
-  with jax.named_scope('draft'):
-    proposal, draft_state = draft.propose(
-        draft_params,
-        state.draft,
-        state.tokens,
-        positions,
-        request.method,
-        gamma,
-        draft_keys,
-    )
-    room = _free_drafts(state, request, gamma)
-    proposal = proposal.replace(lengths=jnp.minimum(proposal.lengths, room))
-  with jax.named_scope('verify'):
-    logits, target_state = _score_block(
-        target, target_params, state, proposal, draft.abstains
-    )
-  with jax.named_scope('accept'):
-    verdict, emitted, scores = _verify(
-        logits,
-        proposal,
-        request.method,
-        accept_keys,
-        next_keys,
-        rescale_log_probs,
-        verification,
-    )
-    live = ~state.ended
-    state, count, forced = _commit(state, request, verdict, emitted, scores)
-    finite = jnp.isfinite(jnp.max(logits, axis=-1))
-    judged = jnp.arange(gamma + 1) <= verdict.accepted[:, None]
-    stats = state.stats.add_round(
-        live=live,
-        lengths=proposal.lengths,
-        verified=verdict.accepted,
-        count=count,
-        forced=forced,
-        overlap=verdict.overlap,
-        finite=jnp.all(finite | ~judged, axis=1),
-    )
-    trace = state.trace
-    if trace is not None:
-      trace = trace.add_round(
-          live,
-          positions,
-          proposal.tokens,
-          proposal.lengths,
-          verdict.accepted,
-          count,
+
+  prompt = forced[:, : prompts.shape[1] if prompts is not None else 0]
+  with jax.named_scope('encode'):
+    target_state = target.init(target_params, inputs, rows, width)
+    if prompt.shape[1]:
+      _, target_state = target.decode_block(
+          target_params, target_state, prompt, jnp.zeros_like(lengths)
       )
-  return state.replace(
-      target=target_state, draft=draft_state, stats=stats, trace=trace
+    draft_state = draft.init(draft_params, inputs, prompt, width)
+  state = LoopState(
+      tokens=forced,
+      lengths=lengths,
+      ended=lengths >= max_len,
+      scores=jnp.zeros([rows], jnp.float32),
+      target=target_state,
+      draft=draft_state,
+      stats=Stats.zeros(rows, gamma),
+      trace=Trace.empty(rows, max_decode_len, gamma) if trace else None,
+  )
+  state = lax.while_loop(
+      lambda state: ~jnp.all(state.ended),
+      functools.partial(
+          run_round,
+          request=request,
+          target=target,
+          draft=draft,
+          target_params=target_params,
+          draft_params=draft_params,
+          gamma=gamma,
+          rescale_log_probs=rescale_log_probs,
+          rule=verification,
+      ),
+      state,
+  )
+
+  text = state.tokens[:, 1 : max_decode_len + 1]
+  inside = jnp.arange(max_decode_len) < state.lengths[:, None]
+  result = DecodeResult(
+      jnp.where(inside, text, 0), state.scores, state.stats, state.trace
+  )
+  result = jax.tree.map(
+      lambda x: x.reshape(batch, num_decodes, *x.shape[1:]), result
+  )
+  order = jnp.argsort(result.scores, axis=1)
+  return jax.tree.map(
+      lambda x: jax.vmap(lambda rows, i: rows[i])(x, order), result
   )

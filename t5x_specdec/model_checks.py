@@ -9,7 +9,7 @@ they are looked up. Imports neither T5X nor seqio: `models` passes in theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 import hashlib
 import inspect
 from typing import Any
@@ -18,12 +18,9 @@ from etils import epath
 import gin
 
 from t5x_specdec import decoding
-from t5x_specdec import parameters
 from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
-
-# The scope of the draft in gin, and where its parameters stand in the tree.
-DRAFT = 'draft'
+from t5x_specdec.pair_tree import DRAFT
 
 # What a model itself passes to `decode_fn`.
 OWN = (
@@ -220,50 +217,4 @@ def check_pair(
     raise ValueError(
         'target and draft must share one vocabulary, but the '
         f"target's {described[0]} and the draft's {described[1]} differ"
-    )
-
-
-def _shape(leaf: Any) -> tuple[int, ...] | None:
-  """Shape of an array of a checkpoint's tree, None where it does not say."""
-  if isinstance(leaf, Mapping):  # TensorStore's spec, in the legacy layout
-    return tuple(leaf['metadata']['shape'])
-  return tuple(leaf.shape) if hasattr(leaf, 'shape') else None
-
-
-def compare(
-    model: str,
-    path: str,
-    expected: Mapping[str, Any],
-    found: Mapping[str, Any],
-    may_lack: bool = False,
-) -> None:
-  """Compares a checkpoint's parameters with its model's.
-
-  Args:
-    model: 'target' or 'draft'.
-    path: the checkpoint.
-    expected: {'decoder/...': leaf}, the model's.
-    found: the same of the checkpoint; a leaf's shape may be unknown.
-    may_lack: whether arrays that are missing will come from elsewhere.
-
-  Raises:
-    ValueError: naming model, path and up to three arrays.
-  """
-  wrong = []
-  for name, leaf in expected.items():
-    want = tuple(leaf.shape)
-    if name not in found:
-      if not may_lack:
-        wrong.append(f'{name}: missing, the model wants {want}')
-    elif (have := _shape(found[name])) not in (None, want):
-      wrong.append(f'{name}: the model wants {want}, the checkpoint has {have}')
-  wrong += [
-      f'{name}: in the checkpoint, not in the model'
-      for name in found
-      if name not in expected
-  ]
-  if wrong:
-    raise ValueError(
-        f'{model} checkpoint {path}: does not fit the {model} model; '
-        f'{parameters.first_few(wrong)}'
     )

@@ -7,11 +7,7 @@ T5X's own classes stand in a gin file. Target and draft stay stock flax modules;
 only `predict_batch` and `predict_batch_with_aux` differ: they read the modules'
 configs and run `t5x_specdec.decoding` over the same parameters.
 
-T5X knows one tree of parameters per model. Here it is the target's own tree,
-names unchanged, with the draft's under `draft` beside `encoder` and `decoder`:
-flax passes over collections' entries that a module does not ask for, so loss,
-scores, scanned layers' annotations and every regular expression of the user's
-over `target/...` work as they are, and only what needs the draft knows of it.
+T5X knows one tree of parameters per model: see `pair_tree` for this one.
 
 Under a partitioner the parameters are sharded as their axes' names say and the
 batch over the data axis, both from outside, as T5X jits `predict_batch`. No
@@ -27,13 +23,11 @@ what is already so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-import dataclasses
 import functools
 from typing import Any
 
 from flax import core as flax_core
 from flax import linen as nn
-from flax.linen import partitioning as flax_partitioning
 import jax
 import jax.numpy as jnp
 import seqio
@@ -43,32 +37,13 @@ from t5x import models
 from t5x_specdec import decoding
 from t5x_specdec import inference
 from t5x_specdec import model_checks
+from t5x_specdec import pair_tree
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
-from t5x_specdec.inference import SPECULATION
-from t5x_specdec.model_checks import DRAFT
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
-
-
-def split_draft(tree: PyTree) -> tuple[PyTree, PyTree]:
-  """Splits a model's parameters, or any tree of their names.
-
-  Args:
-    tree: mapping with the target's entries and `draft`.
-
-  Returns:
-    The target's tree and the draft's, empty where it has no parameters.
-  """
-  tree = flax_core.unfreeze(tree)
-  draft = tree.pop(DRAFT, {})
-  return tree, draft
-
-
-def join_draft(target: Mapping[str, Any], draft: PyTree) -> PyTree:
-  """The inverse of `split_draft`."""
-  return flax_core.freeze({**target, DRAFT: draft})
+from t5x_specdec.stats import SPECULATION
 
 
 class _Speculative(models.BaseTransformerModel):
@@ -126,6 +101,13 @@ class _Speculative(models.BaseTransformerModel):
       self._draft_init = self._STOCK(
           **{**kwargs, 'module': draft_module}
       ).get_initial_variables
+    if not hasattr(draft, 'propose') or isinstance(draft, type):
+      raise ValueError(
+          f'models.{name}.draft must be a source of drafts, such as '
+          f'@drafts.PromptLookup(), got {draft!r}'
+      )
+    if gamma is not None and gamma < 1:
+      raise ValueError(f'models.{name}.gamma must be >= 1, got {gamma}')
     self._draft = draft
     model_checks.check_pair(
         self._target, draft, self.output_vocabulary, draft_vocabulary
@@ -141,11 +123,6 @@ class _Speculative(models.BaseTransformerModel):
   ) -> flax_core.FrozenDict:
     """Initial variables of the target, the draft's under `draft` in each.
 
-    The draft's logical axes are the module's own with `draft_` before each
-    name. No rule of T5X's knows these, so a draft is replicated until
-    `standard_logical_axis_rules.additional_rules` maps, say, `draft_mlp` to
-    'model'.
-
     Args:
       rng: random key.
       input_shapes: shape of each feature, batch first.
@@ -157,29 +134,10 @@ class _Speculative(models.BaseTransformerModel):
     variables = super().get_initial_variables(rng, input_shapes, input_types)  # pyright: ignore
     if self._draft_init is None:
       return variables
-    if DRAFT in variables['params']:
-      raise ValueError(
-          f'the target has parameters named {DRAFT!r} itself: '
-          f'{sorted(variables["params"])}'
-      )
     draft = self._draft_init(
         jax.random.fold_in(rng, 1), input_shapes, input_types
     )
-
-    def rename(axes):
-      names = [name and f'{DRAFT}_{name}' for name in axes.names]
-      return flax_partitioning.AxisMetadata(names=tuple(names))
-
-    joined = dict(variables)
-    joined['params'] = join_draft(variables['params'], draft['params'])
-    if 'params_axes' in draft:
-      axes = jax.tree.map(
-          rename,
-          draft['params_axes'],
-          is_leaf=lambda x: isinstance(x, flax_partitioning.AxisMetadata),
-      )
-      joined['params_axes'] = join_draft(variables['params_axes'], axes)
-    return flax_core.freeze(joined)
+    return pair_tree.join_variables(variables, draft)
 
   def predict_batch(
       self,
@@ -237,7 +195,7 @@ class _Speculative(models.BaseTransformerModel):
           f'decoder_params {unknown} are not supported by speculative decoding,'
           f' which takes {sorted(known - {"rng"})} and decode_rng'
       )
-    target_params, draft_params = split_draft(params)
+    target_params, draft_params = pair_tree.split_draft(params)
     draft_params = draft_params or self._table
     return self.decode_fn(  # pyright: ignore
         self._target,
@@ -268,10 +226,7 @@ def _select(
   """
   if not return_all_decodes:
     result = jax.tree.map(lambda x: x[:, -1], result)
-  counters = {
-      field.name: getattr(result.stats, field.name)
-      for field in dataclasses.fields(result.stats)
-  }
+  counters = result.stats.counters()
   return result.tokens, {'scores': result.scores, SPECULATION: counters}
 
 

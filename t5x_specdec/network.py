@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from typing import Any, Protocol
 
 from flax import struct
 import jax
@@ -28,55 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import layers
-from t5x_specdec import stacking
-from t5x_specdec.parameters import check_params
+from t5x_specdec import preparation
+from t5x_specdec.parameters import embedding
 from t5x_specdec.parameters import mlp_inputs
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
-
-# Where `T5.prepare` puts a tied embedding for the logits, in the decoder.
-_TIED_LOGITS = 'tied_logits'
-
-
-class BlockDecoder(Protocol):
-  """Anything that can score a block of tokens per row; hashable.
-
-  Targets and model drafts alike; `T5` below and the toys in `testing/`.
-  """
-
-  @property
-  def vocab_size(self) -> int:
-    """Number of ids that `decode_block` scores."""
-    ...
-
-  @property
-  def has_encoder(self) -> bool | None:
-    """Whether `init` needs inputs; None if it does not mind."""
-    ...
-
-  def check(self, params: PyTree, model: str) -> None:
-    """Raises ValueError where `params` do not fit; `model` names them."""
-    ...
-
-  def prepare(self, params: PyTree) -> PyTree:
-    """Does once what `decode_block` would repeat: casts the weights."""
-    ...
-
-  def init(
-      self, params: PyTree, inputs: jax.Array | None, rows: int, max_len: int
-  ) -> Any:
-    """Encodes `inputs` int32[batch, S]; a state with `max_len` empty slots.
-
-    `rows` is a multiple of the batch: each encoded input serves as many rows in
-    a run, so that several decodes of one input encode it once.
-    """
-    ...
-
-  def decode_block(
-      self, params: PyTree, state: Any, tokens: jax.Array, positions: jax.Array
-  ) -> tuple[jax.Array, Any]:
-    """Logits float32[batch, block, vocab] of int32[batch, block] tokens."""
-    ...
 
 
 class DecoderState(struct.PyTreeNode):
@@ -125,51 +80,12 @@ class T5:
     return not self.config.decoder_only
 
   def check(self, params: PyTree, model: str) -> None:
-    """Raises ValueError where `params` do not fit the config."""
-    config = self.config
-    if config.logits_via_embedding and self._has_tied_logits(params):
-      decoder = dict(params['decoder'])
-      del decoder[_TIED_LOGITS]
-      params = {**params, 'decoder': decoder}
-    if 'layers_0' in params.get('decoder', {}):  # as `prepare` leaves them
-      config = dataclasses.replace(config, scan_axis=None)
-    check_params(params, config, model)
+    """Raises ValueError where `params`, prepared or not, do not fit."""
+    preparation.check(params, self.config, model)
 
   def prepare(self, params: PyTree) -> PyTree:
-    """Casts the matrices to the activation dtype, once and not per step.
-
-    The embedding and the logits layer keep their own dtype: T5X computes logits
-    in float32, and a float32 matrix must not be rounded for it. A tied
-    embedding is laid out once more the way logits read it: on a CPU the product
-    of a block with the rows of a matrix takes twice that with its columns.
-    Stacked layers are taken apart, which is a copy of them.
-
-    Decoding calls this itself, every time; whoever decodes many short texts
-    with a small model, or does not want that copy in every call and beside the
-    stacked layers in memory, can do it once and pass on what it returns.
-
-    Args:
-      params: T5X parameter tree, or what this returned.
-
-    Returns:
-      The same tree, unscanned, matrices in `config.dtype`, and the tied logits
-      layer.
-    """
-    if self.config.scan_axis is not None:
-      params = stacking.unstack(params, self.config.scan_axis)
-
-    def cast(path, leaf):
-      names = [entry.key for entry in path]
-      keep = {'token_embedder', 'logits_dense', _TIED_LOGITS} & set(names)
-      return leaf if keep else leaf.astype(self.config.dtype)
-
-    params = jax.tree_util.tree_map_with_path(cast, params)
-    if not self.config.logits_via_embedding or self._has_tied_logits(params):
-      return params
-    # The barrier keeps XLA from folding the transposition into the product.
-    kernel = lax.optimization_barrier(self._embedding(params).T)
-    decoder = {**params['decoder'], _TIED_LOGITS: {'kernel': kernel}}
-    return {**params, 'decoder': decoder}
+    """What is done once and not per block; see `preparation.prepare`."""
+    return preparation.prepare(params, self.config)
 
   def init(
       self,
@@ -330,15 +246,9 @@ class T5:
     start = jnp.zeros([batch], jnp.int32)
     return self.decode_block(params, state, tokens, start)[0]
 
-  def _has_tied_logits(self, params: PyTree) -> bool:
-    return _TIED_LOGITS in params.get('decoder', {})
-
-  def _embedding(self, params: PyTree) -> jax.Array:
-    root = params['decoder'] if self.config.decoder_only else params
-    return root['token_embedder']['embedding']
-
   def _embed(self, params: PyTree, tokens: jax.Array) -> jax.Array:
-    return self._embedding(params)[tokens].astype(self.config.dtype)
+    table = embedding(params, self.config)
+    return table[tokens].astype(self.config.dtype)
 
   def _biases(
       self, stack: PyTree, buckets: np.ndarray
@@ -416,8 +326,7 @@ class T5:
   def _logits(self, params: PyTree, x: jax.Array) -> jax.Array:
     """float32 logits; a bfloat16 matrix is read as such, summed in float32."""
     cfg = self.config
-    layer = _TIED_LOGITS if cfg.logits_via_embedding else 'logits_dense'
-    kernel = params['decoder'][layer]['kernel']
+    kernel = preparation.logits_kernel(params, cfg)
     dtype = jnp.promote_types(x.dtype, kernel.dtype)
     y = lax.dot_general(
         x.astype(dtype),

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from t5x_specdec import stacking
 
@@ -246,44 +245,10 @@ def unflatten(flat: Mapping[Path, Any]) -> PyTree:
   return tree
 
 
-def first_few(wrong: list[str]) -> str:
-  """The first three of what is wrong, and how many more there are."""
-  more = f' and {len(wrong) - 3} more' if len(wrong) > 3 else ''
-  return '; '.join(wrong[:3]) + more
-
-
-def check_params(params: PyTree, config: T5Config, model: str) -> None:
-  """Checks that a parameter tree is exactly the one the config describes.
-
-  Compares names both ways: a tree with MORE layers than its config decodes
-  without complaint and wrongly, so it is refused too.
-
-  Args:
-    params: parameter tree; leaves need only a `shape`.
-    config: the network's hyperparameters.
-    model: how to call the model in messages, 'target' or 'draft'.
-
-  Raises:
-    ValueError: naming the model and up to three offending paths.
-  """
-  expected = param_shapes(config)
-  found = {path: tuple(np.shape(x)) for path, x in flatten(params).items()}
-  wrong = [
-      f'{"/".join(path)}: config wants {shape}, found '
-      f'{found.get(path, "nothing")}'
-      for path, shape in expected.items()
-      if found.get(path) != shape
-  ]
-  wrong += [
-      f'{"/".join(path)}: not in the config, found {shape}'
-      for path, shape in found.items()
-      if path not in expected
-  ]
-  if wrong:
-    raise ValueError(
-        f'{model} params do not fit the {model} config: '
-        f'{first_few(wrong)}'
-    )
+def embedding(params: PyTree, config: T5Config) -> Any:
+  """The token embedding [vocab, emb_dim] of a parameter tree."""
+  root = params['decoder'] if config.decoder_only else params
+  return root['token_embedder']['embedding']
 
 
 def init_params(config: T5Config, key: jax.Array) -> PyTree:

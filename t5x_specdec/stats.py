@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from flax import struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+# Where the aux of a T5X model has the counters of `Stats`.
+SPECULATION = 'speculation'
 
 
 class Stats(struct.PyTreeNode):
@@ -95,6 +100,13 @@ class Stats(struct.PyTreeNode):
         + jnp.sum(jnp.where(was_judged & live[:, None], overlap, 0.0), axis=1),
         nonfinite=self.nonfinite + (live & ~finite).astype(jnp.int32),
     )
+
+  def counters(self) -> dict[str, jax.Array]:
+    """The counters by name, as a T5X model's aux has them."""
+    return {
+        field.name: getattr(self, field.name)
+        for field in dataclasses.fields(self)
+    }
 
   def summary(self) -> dict[str, float | int | list[int] | None]:
     """Totals over all rows and the ratios the paper speaks of.

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import acceptance
+from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
-from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
 
 

@@ -124,17 +124,30 @@ def test_target_law_that_is_not_finite_stays_in_range(rule):
   assert np.all((verdict.next_token >= 0) & (verdict.next_token < 5))
 
 
+def residual(p, q):
+  """Algorithm 1's, in which p counts whole."""
+  return acceptance.residual(p, q, jnp.ones(len(p)))
+
+
+def test_residual_of_a_part_of_p():
+  p = jnp.array([[0.5, 0.3, 0.2]] * 2)
+  q = jnp.array([[0.1, 0.3, 0.6]] * 2)
+  found = acceptance.residual(p, q, jnp.array([0.5, 0.1]))
+  np.testing.assert_allclose(found[0], [0.15, 0.0, 0.0], atol=1e-7)
+  np.testing.assert_array_equal(found[1], p[1])  # nothing is left
+
+
 def test_residual_keeps_its_precision():
   """Against float64, over seven decades of p and ratios up to 1 (B10)."""
   p = np.logspace(-6, -1, 26)[:, None].astype(np.float32)
   ratio = np.concatenate([np.logspace(-8, -2, 13), [0.1, 0.5, 0.9, 0.99]])
   q = (p.astype(np.float64) * ratio).astype(np.float32)
   exact = p.astype(np.float64) - q
-  got = acceptance.residual(jnp.broadcast_to(p, q.shape), jnp.asarray(q))
+  got = residual(jnp.broadcast_to(p, q.shape), jnp.asarray(q))
   np.testing.assert_allclose(got, exact, rtol=1e-5)
   # Ratios within 1e-7 of 1: the difference of two floats is exact there.
   near = np.nextafter(p, np.float32(0))
-  got = acceptance.residual(jnp.asarray(p.T), jnp.asarray(near.T))
+  got = residual(jnp.asarray(p.T), jnp.asarray(near.T))
   np.testing.assert_array_equal(got[0], (p - near)[:, 0])
   assert np.all(np.asarray(got) >= 0)
 
@@ -142,9 +155,9 @@ def test_residual_keeps_its_precision():
 def test_residual_of_equal_laws_is_p():
   """p == q exactly, or nowhere smaller: no NaN, nothing outside p (B12)."""
   p = jnp.array([[0.5, 0.5, 0.0], [0.1, 0.0, 0.9]])
-  np.testing.assert_array_equal(acceptance.residual(p, p), p)
+  np.testing.assert_array_equal(residual(p, p), p)
   above = jnp.nextafter(p, jnp.float32(2)) * (p > 0)
-  np.testing.assert_array_equal(acceptance.residual(p, above), p)
+  np.testing.assert_array_equal(residual(p, above), p)
 
 
 def test_greedy_counts_leading_agreement():

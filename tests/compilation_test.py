@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
-from t5x_specdec import decoding
+from t5x_specdec import loop
 from t5x_specdec import T5
 
 
@@ -31,7 +31,7 @@ def test_one_compilation_for_ten_calls(compilations):
   """New keys, temperatures, filters, lengths and parameters (B51)."""
   config = helpers.CONFIGS['t5_1_1']
   rng = np.random.default_rng(0)
-  before = decoding._decode._cache_size()
+  before = loop.decode._cache_size()
   compiled_by_first_call = None
   for i in range(10):
     params = helpers.random_params(config, i)
@@ -52,7 +52,7 @@ def test_one_compilation_for_ten_calls(compilations):
     )
     if compiled_by_first_call is None:
       compiled_by_first_call = len(compilations)
-  assert decoding._decode._cache_size() == before + 1
+  assert loop.decode._cache_size() == before + 1
   assert compiled_by_first_call > 0
   assert len(compilations) == compiled_by_first_call
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from t5x_specdec import acceptance
-from t5x_specdec import loop
 from t5x_specdec import sampling
+from t5x_specdec import verification
 from t5x_specdec.testing import toys
 
 METHODS = {
@@ -179,7 +179,7 @@ def plant_greedy_proposals_with_soft_q(monkeypatch):
 
 
 def plant_residual_from_p(monkeypatch):
-  monkeypatch.setattr(acceptance, 'residual', lambda p, q: p)
+  monkeypatch.setattr(acceptance, 'residual', lambda p, q, scale: p)
 
 
 def plant_filter_on_target_only(monkeypatch):
@@ -195,13 +195,13 @@ def plant_filter_on_target_only(monkeypatch):
 
 
 def plant_filter_on_draft_only(monkeypatch):
-  verify = loop._verify
+  verify = verification.verify
 
   def unfiltered(logits, proposal, method, *args):
     plain = method.replace(topk=jnp.int32(0), topp=jnp.float32(0))
     return verify(logits, proposal, plain, *args)
 
-  monkeypatch.setattr(loop, '_verify', unfiltered)
+  monkeypatch.setattr(verification, 'verify', unfiltered)
 
 
 def plant_one_key_for_all(monkeypatch):
@@ -225,12 +225,12 @@ def plant_draft_noise_again_in_the_residual(monkeypatch):
 
 
 def plant_next_row_of_p(monkeypatch):
-  verify = loop._verify
+  verify = verification.verify
 
   def shifted(logits, *args):
     return verify(jnp.roll(logits, -1, axis=1), *args)
 
-  monkeypatch.setattr(loop, '_verify', shifted)
+  monkeypatch.setattr(verification, 'verify', shifted)
 
 
 def plant_accept_without_u(monkeypatch):

@@ -44,7 +44,7 @@ class OneHotDraft:
 
   vocab_size: int = VOCAB
   has_encoder = None
-  abstains = False
+  may_abstain = False
 
   def check(self, params):
     """Nothing to check."""

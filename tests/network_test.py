@@ -19,6 +19,7 @@ from t5x_specdec import parameters
 from t5x_specdec import stacking
 from t5x_specdec import T5
 from t5x_specdec import T5Config
+from t5x_specdec import tree_checks
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 LENGTH = 24
@@ -331,7 +332,7 @@ def test_init_params_have_t5x_scales(axis):
       scan_axis=axis,
   )
   params = parameters.init_params(config, jax.random.key(0))
-  parameters.check_params(params, config, 'target')
+  tree_checks.check_params(params, config, 'target')
   params = T5(config).prepare(params)
   attention = params['decoder']['layers_0']['self_attention']
   for leaf, deviation in (

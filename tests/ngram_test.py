@@ -3,13 +3,16 @@
 """Counted n-grams: their law by hand, and the law of what is decoded."""
 
 import collections
+import dataclasses
 
+import jax
 import jax.numpy as jnp
 import laws
 import numpy as np
 import pytest
 
 from t5x_specdec.drafts import ngram
+from t5x_specdec.sampling import Method
 from t5x_specdec.testing import toys
 
 
@@ -36,7 +39,7 @@ def slow_law(corpus, order, context, vocab):
   law /= law.sum()
   for n in range(1, order):
     counter = follows.get(tuple(context[len(context) - n :]))
-    if counter:
+    if counter and len(context) >= n:
       kinds = len(counter)
       law = law * kinds
       for token, number in counter.items():
@@ -70,6 +73,30 @@ def test_table_by_hand():
   np.testing.assert_array_equal(params['counts'], [0, 2, 3, 1, 2, 1, 1, 1, 1])
   np.testing.assert_array_equal(params['starts'][:4], [4, 0, 5, 8])
   np.testing.assert_array_equal(params['ends'][:4], [5, 0, 8, 9])
+
+
+@pytest.mark.parametrize('order', [1, 2, 4])
+def test_drafts_go_on_from_the_text_and_from_each_other(order):
+  """q is the law after the very tokens before it; a wrong one costs alpha."""
+  corpus = texts(3)
+  draft, params = ngram.count(corpus, 7, order)
+  said = [[], [4], [2, 2, 5], [3, 4, 5, 6, 2]]
+  tokens = np.full([4, 9], 6)  # stale past each position
+  tokens[:, 0] = 0
+  for row, text in zip(tokens, said):
+    row[1 : 1 + len(text)] = text
+  method = Method(jnp.ones([4]), jnp.int32(0), jnp.float32(0))
+  keys = jax.random.split(jax.random.key(0), (4, 3))
+  positions = jnp.asarray([len(text) for text in said])
+  proposal, _ = draft.propose(
+      draft.prepare(params), (), jnp.asarray(tokens), positions, method, 3, keys
+  )
+  np.testing.assert_array_equal(proposal.lengths, 3)
+  for row, text in enumerate(said):
+    for i in range(3):
+      before = [0, *text, *np.asarray(proposal.tokens[row, :i]).tolist()]
+      want = slow_law(corpus, order, before, 7)
+      np.testing.assert_allclose(proposal.q[row, i], want, atol=1e-6)
 
 
 @pytest.mark.parametrize('order', [1, 2, 3])
@@ -117,12 +144,58 @@ def test_what_is_no_table_is_refused(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match='table.npz is not an n-gram table'):
       ngram.load(path)
+  for place in range(0, len(whole), 7):
+    flipped = bytearray(whole)
+    flipped[place] ^= 16
+    path.write_bytes(flipped)
+    try:
+      again = ngram.load(path)
+    except ValueError as error:
+      assert 'table.npz is not an n-gram table' in str(error)
+    else:  # in a part of the archive that says nothing
+      assert (again.draft, again.fingerprint) == (draft, 'abc')
+      for name, leaf in params.items():
+        np.testing.assert_array_equal(again.params[name], leaf)
   np.savez(path, tokens=np.array([object()], dtype=object))
   with pytest.raises(ValueError, match='is not an n-gram table'):
     ngram.load(path)
+  arrays = {**params, 'fingerprint': np.asarray('abc')}
+  entries = len(params['tokens'])
+  good = dataclasses.astuple(draft)
+  for shape in (
+      (7, 2),
+      (*good, 5),
+      (7, 0, *good[2:]),
+      (7, 99, *good[2:]),
+      (7, 2, -5, good[3]),
+      (7, 2, good[2], 10**9),
+      (2, *good[1:]),
+      ('a', 'b', 'c', 'd'),
+      7,
+  ):
+    np.savez(path, shape=np.asarray(shape), **arrays)
+    with pytest.raises(ValueError, match='is not an n-gram table'):
+      ngram.load(path)
+  for name, leaf in (
+      ('starts', params['starts'] + 10**8),
+      ('ends', params['ends'] + entries),
+      ('counts', -params['counts']),
+      ('tokens', params['tokens'].astype(np.float32)),
+  ):
+    np.savez(path, shape=np.asarray(good), **{**arrays, name: leaf})
+    with pytest.raises(ValueError, match='is not an n-gram table'):
+      ngram.load(path)
+  np.save(tmp_path / 'table.npy', params['tokens'])
+  with pytest.raises(ValueError, match='table.npy is not an n-gram table'):
+    ngram.load(tmp_path / 'table.npy')
   np.savez(path, tokens=np.zeros(3))
   with pytest.raises(ValueError, match='is not an n-gram table'):
     ngram.load(path)
+
+
+def test_ids_are_integers():
+  with pytest.raises(TypeError):
+    ngram.count([[2.7, 1]], 5, 1)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +203,8 @@ def test_what_is_no_table_is_refused(tmp_path):
     [
         ([[2, 1]], 5, 0, r'order must be in \[1, 4\], got 0'),
         ([[2, 1]], 5, 5, r'order must be in \[1, 4\], got 5'),
-        ([[9, 1]], 5, 2, r'ids in \[0, 9\] for vocab_size 5'),
+        ([[9, 1]], 5, 2, r'ids must be in \[1, 4\], got some in \[1, 9\]'),
+        ([[2, 0, 1]], 5, 2, r'must be in \[1, 4\], got some in \[0, 2\]'),
         ([], 5, 2, 'no text to count'),
         ([[]], 5, 2, 'no text to count'),
     ],

@@ -43,7 +43,7 @@ class Draft(Protocol):
     ...
 
   @property
-  def abstains(self) -> bool:
+  def may_abstain(self) -> bool:
     """Whether it may propose nothing at all to a whole batch.
 
     The target then is asked for a single token, at the price of compiling its

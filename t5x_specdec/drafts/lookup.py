@@ -37,7 +37,7 @@ class PromptLookup:
 
   vocab_size = None
   has_encoder = None
-  abstains = True
+  may_abstain = True
 
   def __post_init__(self):
     if self.longest < 1:

@@ -13,9 +13,9 @@ from jax import lax
 import jax.numpy as jnp
 
 from t5x_specdec import sampling
+from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts.base import Draft
 from t5x_specdec.drafts.base import Proposal
-from t5x_specdec.network import BlockDecoder
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
@@ -47,7 +47,7 @@ class ModelDraft:
 
   decoder: BlockDecoder
 
-  abstains = False
+  may_abstain = False
 
   @property
   def vocab_size(self) -> int:

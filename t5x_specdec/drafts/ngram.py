@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 import dataclasses
+import operator
 import os
 from typing import Any, NamedTuple
-import zipfile
 
 import jax
 from jax import lax
@@ -57,7 +57,7 @@ class Ngram:
   fanout: int
 
   has_encoder = None
-  abstains = False
+  may_abstain = False
 
   def check(self, params: PyTree) -> None:
     """Raises ValueError where `params` are not a table of this shape."""
@@ -65,7 +65,12 @@ class Ngram:
     entries = shapes['tokens']
     if len(entries) != 1 or set(shapes.values()) != {entries}:
       raise ValueError(f'not an n-gram table, shapes {shapes}')
-    if entries[0] < self.unigrams:
+    if not (
+        1 <= self.order <= _MAX_ORDER
+        and self.vocab_size >= 1
+        and 1 <= self.unigrams <= entries[0]
+        and 1 <= self.fanout <= entries[0]
+    ):
       raise ValueError(f'n-gram table of {entries[0]} entries for {self}')
 
   def prepare(self, params: PyTree) -> PyTree:
@@ -203,18 +208,21 @@ def count(
     The draft and its table.
 
   Raises:
+    TypeError: an id that is no integer.
     ValueError: an order or an id that cannot be, or no text at all.
   """
   if not 1 <= order <= _MAX_ORDER:
     raise ValueError(f'order must be in [1, {_MAX_ORDER}], got {order}')
-  rows = [np.asarray([0, *text], np.int64) for text in texts]
+  rows = [np.asarray([0, *map(operator.index, text)]) for text in texts]
   if not any(len(row) > 1 for row in rows):
     raise ValueError('no text to count')
   joined = np.concatenate(rows)
   place = np.concatenate([np.arange(len(row)) for row in rows])
-  if joined.min() < 0 or joined.max() >= vocab_size:
+  inside = joined[place > 0]
+  if inside.min() < 1 or inside.max() >= vocab_size:
     raise ValueError(
-        f'ids in [{joined.min()}, {joined.max()}] for vocab_size {vocab_size}'
+        f'ids must be in [1, {vocab_size - 1}], got some in [{inside.min()}, '
+        f'{inside.max()}]'
     )
   levels = []
   for n in range(1, order + 1):
@@ -260,14 +268,13 @@ def _rows_in(some: np.ndarray, all_rows: np.ndarray) -> np.ndarray:
 
 def save(path: str | os.PathLike[str], table: Table) -> None:
   """Writes a table as a compressed file of arrays, `.npz` by custom."""
+  arrays: dict[str, Any] = {
+      'fingerprint': np.asarray(table.fingerprint),
+      'shape': np.asarray(dataclasses.astuple(table.draft)),
+      **table.params,
+  }
   with open(path, 'wb') as file:
-    np.savez_compressed(
-        file,
-        allow_pickle=False,
-        fingerprint=np.asarray(table.fingerprint),
-        shape=np.asarray(dataclasses.astuple(table.draft)),
-        **table.params,
-    )
+    np.savez_compressed(file, **arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Table:
@@ -283,16 +290,32 @@ def load(path: str | os.PathLike[str]) -> Table:
     FileNotFoundError: there is no such file.
     ValueError: it is not such a file, or not whole.
   """
+  name = os.fspath(path)
+  if not os.path.exists(path):
+    raise FileNotFoundError(f'no n-gram table at {name}')
   try:
     with np.load(path, allow_pickle=False) as file:
       arrays: dict[str, Any] = dict(file)
-  except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-    if isinstance(error, FileNotFoundError):
-      raise
-    raise ValueError(f'{os.fspath(path)} is not an n-gram table') from error
-  if not {'fingerprint', 'shape', *_ARRAYS} <= set(arrays):
-    raise ValueError(f'{os.fspath(path)} is not an n-gram table')
-  draft = Ngram(*map(int, arrays.pop('shape')))
-  fingerprint = str(arrays.pop('fingerprint'))
-  draft.check(arrays)
+    draft = Ngram(*map(int, arrays.pop('shape')))
+    fingerprint = str(arrays.pop('fingerprint'))
+    _check_content(draft, arrays)
+  # Whatever a damaged archive makes zipfile, zlib or NumPy raise.
+  except Exception as error:
+    raise ValueError(f'{name} is not an n-gram table: {error!r}') from error
   return Table(draft, arrays, fingerprint)
+
+
+def _check_content(draft: Ngram, params: dict[str, np.ndarray]) -> None:
+  """Raises ValueError where no `count` could have made a table."""
+  if set(params) != set(_ARRAYS):
+    raise ValueError(f'arrays {sorted(params)}')
+  draft.check(params)
+  if any(leaf.dtype != np.int32 for leaf in params.values()):
+    raise ValueError('arrays of another dtype than int32')
+  starts, ends = params['starts'], params['ends']
+  inside = (0 <= starts) & (starts <= ends) & (ends <= len(starts))
+  if not np.all(inside & (ends - starts <= draft.fanout)):
+    raise ValueError('entries that go on outside of the table')
+  tokens, counts = params['tokens'], params['counts']
+  if np.any((tokens < 0) | (tokens >= draft.vocab_size) | (counts < 0)):
+    raise ValueError('ids outside of the vocabulary, or counts below 0')

@@ -21,7 +21,7 @@ class NoDraft:
 
   vocab_size = None
   has_encoder = None
-  abstains = False  # its block is one token wide as it is
+  may_abstain = False  # it always does, and its block is 1 wide as it is
 
   def check(self, params: PyTree) -> None:
     """There are no parameters to check."""

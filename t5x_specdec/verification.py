@@ -1,0 +1,135 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The target's call and what it decides: `call_target`, then `verify`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from t5x_specdec import acceptance
+from t5x_specdec import sampling
+from t5x_specdec.block_decoder import BlockDecoder
+from t5x_specdec.drafts import Proposal
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.sampling import Method
+
+
+def call_target(
+    target: BlockDecoder,
+    target_params: PyTree,
+    state: Any,
+    tokens: jax.Array,
+    positions: jax.Array,
+    proposal: Proposal,
+    may_abstain: bool,
+) -> tuple[jax.Array, Any]:
+  """One call of the target: the last token of each row and its drafts.
+
+  Args:
+    target: the model whose law is sampled.
+    target_params: from `target.prepare`.
+    state: the target's, before.
+    tokens: int32[rows, width] decoder inputs.
+    positions: int32[rows], where each row's last token stands.
+    proposal: the drafts.
+    may_abstain: whether a block of one token is worth compiling, for rounds in
+      which no row has a draft.
+
+  Returns:
+    float32[rows, gamma + 1, vocab] logits, zeros after position 0 where there
+    are no drafts, and the target's state.
+  """
+  last = jnp.take_along_axis(tokens, positions[:, None], axis=1)
+  block = jnp.concatenate([last, proposal.tokens], axis=1)
+
+  def score(block):
+    return target.decode_block(target_params, state, block, positions)
+
+  def score_last():
+    logits, target_state = score(last)
+    rest = ((0, 0), (0, proposal.tokens.shape[1]), (0, 0))
+    return jnp.pad(logits, rest), target_state
+
+  if not may_abstain:
+    return score(block)
+  return lax.cond(
+      jnp.any(proposal.lengths > 0), lambda: score(block), score_last
+  )
+
+
+def verify(
+    logits: jax.Array,
+    proposal: Proposal,
+    method: Method,
+    accept_keys: jax.Array,
+    next_keys: jax.Array,
+    rescale_log_probs: bool,
+    rule: str,
+) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
+  """Judges the drafts by the target's logits.
+
+  Args:
+    logits: float32[rows, gamma + 1, vocab].
+    proposal: the drafts.
+    method: temperature, top-k, top-p.
+    accept_keys: key[rows], for the acceptance.
+    next_keys: key[rows], for the token after the drafts that stand.
+    rescale_log_probs: whether scores include the sampling method.
+    rule: how drafts are judged, a key of `acceptance.RULES`.
+
+  Returns:
+    The verdict, the tokens it emits int32[rows, gamma + 1] (those past
+    `accepted` + 1 are meaningless) and their scores, float32 of that shape.
+  """
+
+  def emit(verdict):
+    padded = jnp.pad(proposal.tokens, ((0, 0), (0, 1)))
+    column = jnp.arange(padded.shape[1])
+    return jnp.where(
+        column == verdict.accepted[:, None],
+        verdict.next_token[:, None],
+        padded,
+    )
+
+  def greedy():
+    best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    verdict = acceptance.accept_greedy(
+        best, proposal.tokens, proposal.lengths
+    )
+    tokens = emit(verdict)
+    # The argmax has probability 1 under its own law, so T5X reports 0.0.
+    if rescale_log_probs:
+      return verdict, tokens, jnp.zeros(tokens.shape, jnp.float32)
+    return verdict, tokens, _log_probs(logits, tokens, None)
+
+  def sampled():
+    p = sampling.law(logits, method)
+    verdict = acceptance.RULES[rule](
+        p,
+        proposal.q,
+        proposal.tokens,
+        proposal.lengths,
+        accept_keys,
+        next_keys,
+    )
+    tokens = emit(verdict)
+    return verdict, tokens, _log_probs(
+        logits, tokens, p if rescale_log_probs else None
+    )
+
+  return lax.cond(jnp.all(method.greedy), greedy, sampled)
+
+
+def _log_probs(
+    logits: jax.Array, tokens: jax.Array, p: jax.Array | None
+) -> jax.Array:
+  """Log-probabilities float32[rows, block] of tokens under p, or the logits."""
+  if p is not None:
+    chosen = jnp.take_along_axis(p, tokens[..., None], axis=-1)[..., 0]
+    return jnp.log(chosen)
+  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+  return chosen - jax.nn.logsumexp(logits, axis=-1)
