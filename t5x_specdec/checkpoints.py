@@ -48,6 +48,19 @@ def _check_exists(model: str, path: str) -> None:
     )
 
 
+def _check_is_one(model: str, path: str) -> None:
+  """Raises where a path is the folder of checkpoints, not one of them."""
+  if not gfile.isdir(path):
+    return
+  inside = [name.rstrip('/') for name in gfile.listdir(path)]
+  steps = [name for name in inside if re.fullmatch(r'checkpoint_\d+', name)]
+  if steps:
+    raise ValueError(
+        f'{model} checkpoint {path}: holds {", ".join(sorted(steps)[:3])}: '
+        f'name one (set by {_BINDINGS[model]})'
+    )
+
+
 @contextlib.contextmanager
 def _naming(model: str, path: str):
   """Puts the model and the path before whatever T5X says of them."""
@@ -98,6 +111,7 @@ class _Checked:
     """`OrbaxCheckpointManagerInterface.restore`, names and shapes checked."""
     model = self._model
     _check_exists(model, path)
+    _check_is_one(model, path)
     stored = {}
 
     def note(checkpoint_state, model_state):

@@ -163,6 +163,27 @@ def _same_vocabulary(target: Any, draft: Any) -> bool:
   return target == draft
 
 
+def check_no_checkpoint(draft: Any) -> None:
+  """Refuses a draft's checkpoint beside a draft that reads none.
+
+  Args:
+    draft: the source of drafts in use.
+
+  Raises:
+    ValueError: gin sets DRAFT_CHECKPOINT_PATH.
+  """
+  try:
+    path = gin.query_parameter('%DRAFT_CHECKPOINT_PATH')
+  except ValueError:  # nobody sets it
+    return
+  if path is not None:
+    raise ValueError(
+        f'DRAFT_CHECKPOINT_PATH = {path!r} is set, but the draft is {draft}, '
+        'which reads none: leave it out, or give t5x_specdec/configs/runs/'
+        'infer_speculative.gin'
+    )
+
+
 def check_table(table: ngram.Table, vocabulary: Any) -> None:
   """Refuses n-grams of another vocabulary.
 

@@ -108,6 +108,8 @@ class _Speculative(models.BaseTransformerModel):
       )
     if gamma is not None and gamma < 1:
       raise ValueError(f'models.{name}.gamma must be >= 1, got {gamma}')
+    if draft_module is None:
+      model_checks.check_no_checkpoint(draft)
     self._draft = draft
     model_checks.check_pair(
         self._target, draft, self.output_vocabulary, draft_vocabulary

@@ -34,13 +34,24 @@ def load(args: argparse.Namespace) -> pairs.Pair:
   for name in ('batch_size', 'max_input_len', 'max_decode_len'):
     if getattr(args, name) < 1:
       raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
-  return pairs.read_pair(
+  pair = pairs.read_pair(
       args.target,
       args.draft,
       args.vocabulary,
       draft_vocabulary=args.draft_vocabulary,
       dtype=args.dtype,
   )
+  target, draft = (
+      sum(leaf.size for leaf in jax.tree.leaves(model.params))
+      for model in (pair.target, pair.draft)
+  )
+  if draft > target:
+    print(
+        f'WARNING: the draft has {draft:,} parameters and the target '
+        f'{target:,}: are they swapped?',
+        file=sys.stderr,
+    )
+  return pair
 
 
 def check(pair: pairs.Pair, args: argparse.Namespace) -> None:
