@@ -256,6 +256,20 @@ def test_decoder_only_prompts_do_not_lend_their_room(tmp_path, folder, capsys):
     assert record['aux']['emitted'] <= 5
 
 
+def test_a_draft_larger_than_its_target_is_warned_of(
+    tmp_path, folder, capsys
+):
+  small = dataclasses.replace(_config(), num_decoder_layers=1, mlp_dim=4)
+  params = helpers.random_params(small, 4)
+  write_checkpoint(tmp_path / 'small', params, step=1, dtype='float32')
+  swapped = {'target': tmp_path / 'small', 'draft': folder / 'target'}
+  status, _, err = run(capsys, folder, **swapped)
+  assert status == 0
+  assert 'WARNING: the draft has ' in err and 'are they swapped?' in err
+  status, _, err = run(capsys, folder, draft=tmp_path / 'small')
+  assert status == 0 and 'WARNING' not in err
+
+
 def test_sentinels_without_a_row_name_the_line(folder, capsys, tmp_path):
   path = tmp_path / 'sentinel.txt'
   path.write_text('the\n<extra_id_0> the\n')

@@ -345,6 +345,14 @@ def test_a_checkpoint_whose_save_did_not_end_is_refused(written, layout, name):
 
 
 @_BOTH
+def test_the_folder_of_several_checkpoints_is_refused(written, name):
+  paths = written()
+  step = pathlib.Path(paths[name]).name
+  paths[name] = str(pathlib.Path(paths[name]).parent)
+  refused(paths, name, f'holds {step}: name one')
+
+
+@_BOTH
 def test_a_directory_that_is_no_checkpoint_is_refused(written, tmp_path, name):
   paths = written()
   paths[name] = str(tmp_path)
