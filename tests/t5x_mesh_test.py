@@ -162,6 +162,36 @@ def test_lines_are_those_of_one_device_and_caches_are_sharded(
   assert sum(n * math.prod(shape) * 4 for shape, n in found.items()) == size
 
 
+@pytest.mark.parametrize(
+    ('name', 'mesh'), [('one_host', _ONE_HOST), ('two_hosts', _TWO_HOSTS)]
+)
+def test_mode_predict_counts_each_row_once_on_a_mesh(runs, name, mesh):
+  """On eight texts, so that no row is padding, which is counted, too."""
+  done = runs.run(
+      f'predict_{name}',
+      'near',
+      options=mesh.options,
+      infer__mode='predict',
+      utils__DatasetConfig__split='eight',
+      **mesh.changes,
+  )
+  got = t5x_processes.lines(runs.folder / f'predict_{name}')
+  want = runs.once('near_on_one', 'near')[:8]
+  assert all('aux' not in line for line in got)
+  assert t5x_runs.texts(got) == t5x_runs.texts(want)
+  assert t5x_runs.texts(got) == t5x_runs.texts(runs.stock()[:8])
+  total = {
+      name: sum(line['aux']['speculation'][name] for line in want)
+      for name in ('overlap', 'judged', 'emitted', 'rounds')
+  }
+  alpha = total['overlap'] / total['judged']
+  per_call = total['emitted'] / total['rounds']
+  ((alpha_said, per_call_said, calls),) = t5x_runs.logged(done).values()
+  assert calls == total['rounds']
+  assert float(alpha_said) == pytest.approx(alpha, abs=6e-4)
+  assert float(per_call_said) == pytest.approx(per_call, abs=6e-4)
+
+
 def pair_memory(folder: pathlib.Path, *args: str) -> dict[str, int]:
   """Bytes per device that the script prints, by name."""
   done = t5x_processes.run(folder, [str(_SCRIPT), *args])
