@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import pathlib
 import re
-import sys
+import runpy
 
 from flax import core
 import jax
 import jax.numpy as jnp
 import pytest
+import t5x_gin
 
 import t5x_specdec
 from t5x_specdec import model_checks
@@ -42,34 +42,37 @@ _RUNS = [
     )
 ]
 _ENCODER_DECODER = ('encoder_input_tokens', 'decoder_input_tokens')
-_DECODER_ONLY_DRAFT = {
-    'vocab_size': 32128,
-    'dtype': 'bfloat16',
-    'emb_dim': 48,
-    'num_heads': 3,
-    'num_layers': 2,
-    'head_dim': 16,
-    'mlp_dim': 96,
-    'mlp_activations': ('gelu', 'linear'),
-    'dropout_rate': 0.0,
-    'logits_via_embedding': True,
-}
+_DECODER_ONLY_DRAFT = T5Config(
+    vocab_size=32128,
+    dtype='bfloat16',
+    emb_dim=48,
+    num_heads=3,
+    num_encoder_layers=0,
+    num_decoder_layers=2,
+    head_dim=16,
+    mlp_dim=96,
+    mlp_activations=('gelu', 'linear'),
+    logits_via_embedding=True,
+)
 
-# Table 2 of the paper: task, draft, temperature -> gamma.
+# Table 2 of the paper: task, draft, temperature -> gamma, alpha, Emp and Exp;
+# c by draft.
 _TABLE = {
-    ('ende', 'small', 0.0): 7,
-    ('ende', 'base', 0.0): 7,
-    ('ende', 'large', 0.0): 7,
-    ('ende', 'small', 1.0): 7,
-    ('ende', 'base', 1.0): 5,
-    ('ende', 'large', 1.0): 3,
-    ('cnndm', 'small', 0.0): 5,
-    ('cnndm', 'base', 0.0): 5,
-    ('cnndm', 'large', 0.0): 3,
-    ('cnndm', 'small', 1.0): 5,
-    ('cnndm', 'base', 1.0): 3,
-    ('cnndm', 'large', 1.0): 3,
+    ('ende', 'small', 0): (7, 0.75, 3.4, 3.2),
+    ('ende', 'base', 0): (7, 0.8, 2.8, 3.3),
+    ('ende', 'large', 0): (7, 0.82, 1.7, 2.5),
+    ('ende', 'small', 1): (7, 0.62, 2.6, 2.3),
+    ('ende', 'base', 1): (5, 0.68, 2.4, 2.4),
+    ('ende', 'large', 1): (3, 0.71, 1.4, 2.0),
+    ('cnndm', 'small', 0): (5, 0.65, 3.1, 2.4),
+    ('cnndm', 'base', 0): (5, 0.73, 3.0, 2.6),
+    ('cnndm', 'large', 0): (3, 0.74, 2.2, 2.0),
+    ('cnndm', 'small', 1): (5, 0.53, 2.3, 1.9),
+    ('cnndm', 'base', 1): (3, 0.55, 2.2, 1.8),
+    ('cnndm', 'large', 1): (3, 0.56, 1.7, 1.6),
 }
+_C = {'small': 0.02, 'base': 0.04, 'large': 0.11}
+_SCRIPT = pathlib.Path(__file__).parents[1] / 'scripts/table2_report.py'
 _TASKS = {
     'ende': ('wmt_t2t_ende_v003', {'inputs': 128, 'targets': 128}),
     'cnndm': ('cnn_dailymail_v002', {'inputs': 512, 'targets': 128}),
@@ -84,54 +87,8 @@ _PUBLIC_DRAFTS = {
     'base': 't5_base/checkpoint_999900',
     'large': 't5_large/checkpoint_1000700',
 }
-_PATHS = (
-    "CHECKPOINT_PATH = 'target/checkpoint_1'",
-    "DRAFT_CHECKPOINT_PATH = 'draft/checkpoint_1'",
-)
-_OUTPUT = ("INFER_OUTPUT_DIR = 'out'",)
-_REQUIRED = (
-    *_PATHS,
-    *_OUTPUT,
-    'DROPOUT_RATE = 0.0',
-    "MIXTURE_OR_TASK_NAME = 'task'",
-    "TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}",
-)
 
-
-@pytest.fixture
-def parse(monkeypatch):
-  """Returns a function that parses as `python -m t5x.infer` does, or .train.
-
-  It returns what gin binds for `infer.infer` or `train.train`, evaluated.
-  """
-  import gin
-  import t5x
-  from t5x import eval as t5x_eval
-  from t5x import gin_utils
-  from t5x import infer
-  from t5x import train
-
-  main = sys.modules['__main__']
-  scripts = {
-      'evaluate': t5x_eval.evaluate,
-      'infer': infer.infer,
-      'train': train.train,
-  }
-  for name, function in scripts.items():
-    monkeypatch.setattr(main, name, function, raising=False)
-  root = os.path.dirname(list(t5x.__path__)[0])
-
-  def run(*files, bindings=_REQUIRED, script='infer'):
-    gin.clear_config()
-    ours = [
-        f if f.startswith(('t5x/', '/')) else f't5x_specdec/configs/{f}'
-        for f in files
-    ]
-    gin_utils.parse_gin_flags(['.', root], ours, list(bindings))
-    return gin.get_bindings(scripts[script])
-
-  yield run
-  gin.clear_config()
+parse = t5x_gin.parse_fixture
 
 
 def shapes_of(model, *features: str) -> dict[tuple[str, ...], tuple[int, ...]]:
@@ -184,7 +141,7 @@ def test_eval_has_the_pair_of_infer(parse):
   bound = parse(
       files[0],
       'runs/eval_speculative.gin',
-      bindings=(*_REQUIRED, "EVAL_OUTPUT_DIR = 'out'"),
+      bindings=(*t5x_gin.REQUIRED, "EVAL_OUTPUT_DIR = 'out'"),
       script='evaluate',
   )
   model = bound['model']
@@ -200,7 +157,7 @@ def test_lookup_needs_the_target_alone(parse):
   bound = parse(
       't5x/examples/t5/t5_1_1/base.gin',
       'runs/infer_lookup.gin',
-      bindings=(*_REQUIRED, 'drafts.PromptLookup.longest = 2'),
+      bindings=(*t5x_gin.REQUIRED, 'drafts.PromptLookup.longest = 2'),
   )
   model = bound['model']
   assert model._draft == drafts.PromptLookup(2)
@@ -216,13 +173,10 @@ def test_the_decoder_only_run_file(parse):
   package = pathlib.Path(list(t5x.__path__)[0])
   bound = parse(
       str(package / 'examples/decoder_only/models/base.gin'),
+      t5x_gin.network(_DECODER_ONLY_DRAFT, 'draft/'),
       'runs/infer_speculative_decoder_only.gin',
       bindings=(
-          *_REQUIRED,
-          *(
-              f'draft/network.TransformerConfig.{name} = {value!r}'
-              for name, value in _DECODER_ONLY_DRAFT.items()
-          ),
+          *t5x_gin.REQUIRED,
           'decoding.speculative_decode.temperature = 1.0',
           'decoding.speculative_decode.topk = 40',
       ),
@@ -230,7 +184,7 @@ def test_the_decoder_only_run_file(parse):
   model = bound['model']
   assert type(model).__name__ == 'SpeculativeDecoderOnlyModel'
   assert (model.module.config.num_heads, model.gamma) == (12, 5)
-  assert model.draft_module.config.num_heads == 3
+  assert T5Config.of(model.draft_module.config) == _DECODER_ONLY_DRAFT
   assert_shapes(model, 'decoder_input_tokens')
 
 
@@ -293,12 +247,44 @@ def test_fine_tuning_is_of_t5xs_own_model(parse, task):
     assert not data.use_cached
 
 
+def row_file(task: str, size: str, temperature: int, public: bool) -> str:
+  kind = '_public' if public else ''
+  return f'table2/{task}_{size}_t{temperature}{kind}.gin'
+
+
 def test_the_table_has_every_row_of_the_paper_on_both_weights():
-  assert _ROWS == sorted(
-      f'table2/{task}_{size}_t{temperature:.0f}{kind}.gin'
-      for task, size, temperature in _TABLE
-      for kind in ('', '_public')
+  both = [row_file(*row, public) for row in _TABLE for public in (False, True)]
+  assert sorted(both) == _ROWS
+
+
+@pytest.mark.parametrize('public', [False, True])
+@pytest.mark.parametrize('row', sorted(_TABLE), ids=str)
+def test_header_gamma_and_script_have_the_papers_figures(row, public):
+  task, size, temperature = row
+  gamma, alpha, measured, expected = _TABLE[row]
+  path = _ROOT / row_file(*row, public)
+  text = path.read_text()
+  header = ' '.join(re.findall('^# (.*)$', text, re.MULTILINE))
+  language = {'ende': 'English to German', 'cnndm': 'CNN/Daily Mail'}[task]
+  target, version = ('11B', 'T5 1.0') if public else ('XXL', 'T5 1.1')
+  assert (
+      f': {language}, {version} {target} with {version} {size.title()}, '
+      f'temperature {temperature}. '
+  ) in header
+  (found,) = re.findall(
+      r'gamma (\d+), alpha (\.\d+)(?:,| and) (\d\.\d)x', header
   )
+  assert tuple(map(float, found)) == (gamma, alpha, measured)
+  assert re.findall(r'^GAMMA = (.*)$', text, re.MULTILINE) == [str(gamma)]
+  report = runpy.run_path(str(_SCRIPT))
+  assert report['paper']([f'elsewhere/{path.name}']) == {
+      'row': path.stem,
+      'gamma': gamma,
+      'alpha': alpha,
+      'c': _C[size],
+      'expected': expected,
+      'measured': measured,
+  }
 
 
 @pytest.mark.parametrize('public', [False, True])
@@ -307,14 +293,13 @@ def test_a_row_binds_what_the_paper_has(parse, row, public):
   from t5x_specdec import decoding
 
   task, size, temperature = row
-  kind = '_public' if public else ''
-  path = f'table2/{task}_{size}_t{temperature:.0f}{kind}.gin'
+  path = row_file(*row, public)
   pair = f't5_1_0_11b_{size}' if public else f't5_1_1_xxl_{size}'
   want = parse(f'models/{pair}.gin', 'runs/infer_speculative.gin')['model']
-  given = _OUTPUT if public else (*_OUTPUT, *_PATHS)
+  given = t5x_gin.OUTPUT if public else (*t5x_gin.OUTPUT, *t5x_gin.PATHS)
   bound = parse(path, bindings=given)
   model = bound['model']
-  assert model.gamma == _TABLE[row]
+  assert model.gamma == _TABLE[row][0]
   assert_vocabulary_is_the_tasks(model)
   sampling = model_checks.bindings(decoding.speculative_decode)
   assert sampling == {
@@ -358,10 +343,10 @@ def draft_path() -> str:
 
 @pytest.mark.parametrize('missing', [0, 1])
 def test_a_row_of_the_paper_requires_both_checkpoints(parse, missing):
-  given = [path for i, path in enumerate(_PATHS) if i != missing]
-  name = _PATHS[missing].split()[0]
+  given = [path for i, path in enumerate(t5x_gin.PATHS) if i != missing]
+  name = t5x_gin.PATHS[missing].split()[0]
   with pytest.raises(ValueError, match=f'^{name}/macro.*REQUIRED'):
-    parse('table2/ende_small_t0.gin', bindings=(*_OUTPUT, *given))
+    parse('table2/ende_small_t0.gin', bindings=(*t5x_gin.OUTPUT, *given))
 
 
 @pytest.mark.parametrize('path', _ROWS)
@@ -369,8 +354,8 @@ def test_a_rows_baseline_is_the_stock_run_of_the_same_row(parse, path):
   from t5x import checkpoints as t5x_checkpoints
   from t5x import decoding
 
-  given = (*_OUTPUT, *_PATHS[:1])  # no draft is asked for
-  ours = parse(path, bindings=(*_OUTPUT, *_PATHS))
+  given = (*t5x_gin.OUTPUT, *t5x_gin.PATHS[:1])  # no draft is asked for
+  ours = parse(path, bindings=(*t5x_gin.OUTPUT, *t5x_gin.PATHS))
   bound = parse(path, 'runs/infer_baseline.gin', bindings=given)
   model = bound['model']
   assert type(model).__name__ == 'EncoderDecoderModel'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import t5x_runs
@@ -17,7 +19,7 @@ runs = t5x_runs.runs
 def test_predictions_are_stock_line_for_line(runs, batch):
   want = runs.stock()
   got = runs.once(
-      f'batch_{batch}', f'utils.DatasetConfig.batch_size={batch}', kind='near'
+      f'batch_{batch}', 'near', utils__DatasetConfig__batch_size=batch
   )
   assert len(want) == t5x_runs.LINES  # not a multiple of 4
   assert texts(got) == texts(want)
@@ -36,26 +38,25 @@ def test_predictions_are_stock_line_for_line(runs, batch):
 
 
 def test_a_killed_run_resumes_to_the_same_file(runs):
-  chunks = ('utils.DatasetConfig.batch_size=2', 'infer.checkpoint_period=1')
-  # Sampled, so that the keys have to be resumed, too.
-  sampled = (
-      'decoding.speculative_decode.temperature=1.0',
-      'decoding.speculative_decode.topk=0',
-  )
-  want = runs.run('unbroken', *chunks, *sampled, kind='near')
+  changes = {
+      'utils__DatasetConfig__batch_size': 2,
+      'infer__checkpoint_period': 1,
+      # Sampled, so that the keys have to be resumed, too.
+      'decoding__speculative_decode__temperature': 1.0,
+      'decoding__speculative_decode__topk': 0,
+  }
+  want = runs.infer('unbroken', 'near', **changes)
   (runs.folder / 'killer.gin').write_text(
       'from __gin__ import dynamic_registration\n'
       'import __main__ as infer_script\n'
       'import tiny_task\n'
       'infer_script.infer.write_fn = @tiny_task.die_at_third_chunk\n'
   )
-  runs.run(
-      'broken', *chunks, *sampled, kind='near', last='killer.gin', status=9
-  )
+  runs.run('broken', 'near', 'killer.gin', options={'status': 9}, **changes)
   (work,) = (runs.folder / 'broken').glob('tmp-*')
   written = sorted(path.name[-5:] for path in work.glob('*-chunk?????'))
   assert written == ['00000', '00001']
-  got = runs.run('broken', *chunks, *sampled, kind='near')
+  got = runs.infer('broken', 'near', **changes)
   assert got == want
   assert len(got) == t5x_runs.LINES
 
@@ -63,15 +64,11 @@ def test_a_killed_run_resumes_to_the_same_file(runs):
 @pytest.mark.parametrize('devices', [2, 8])
 def test_a_six_headed_draft_runs_on_any_mesh(runs, devices):
   """All of a CPU's devices are on the model axis, which 6 does not divide."""
-  got = runs.run(
-      f'devices_{devices}',
-      'utils.DatasetConfig.batch_size=4',
-      kind='six_heads',
-      devices=devices,
-  )
+  name = f'devices_{devices}'
+  got = runs.infer(name, 'six_heads', options={'devices': devices})
   assert texts(got) == texts(runs.stock())
-  info = (runs.folder / f'devices_{devices}/model-info.txt').read_text()
-  for line in info.splitlines():
-    if line.startswith('Variable draft/'):
-      assert "'model'" not in line
+  info = (runs.folder / name / 'model-info.txt').read_text()
+  draft = re.findall('^Variable draft/.*', info, re.MULTILINE)
+  assert draft
+  assert not any("'model'" in line for line in draft)
   assert "'model'" in info

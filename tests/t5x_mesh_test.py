@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 import dataclasses
 import math
-import os
 import pathlib
 import re
-import subprocess
-import sys
+from typing import Any
 
 import pytest
+import t5x_processes
 import t5x_runs
 
 import t5x_specdec
@@ -30,11 +29,14 @@ _SCRIPT = (
     pathlib.Path(t5x_specdec.__file__).parents[1] / 'scripts/pair_memory.py'
 )
 # The binding that docs/from_t5x_to_speculative.md gives.
-_SHARDED_DRAFT = (
-    'partitioning.standard_logical_axis_rules.additional_rules=['
-    "('draft_vocab', 'model'), ('draft_mlp', 'model'),"
-    " ('draft_heads', 'model'), ('draft_joined_kv', 'model')]"
-)
+_SHARDED_DRAFT = {
+    'partitioning__standard_logical_axis_rules__additional_rules': [
+        ('draft_vocab', 'model'),
+        ('draft_mlp', 'model'),
+        ('draft_heads', 'model'),
+        ('draft_joined_kv', 'model'),
+    ]
+}
 
 
 runs = t5x_runs.runs
@@ -97,6 +99,19 @@ class Mesh:
   devices: int
   submesh: tuple[int, int]
 
+  @property
+  def options(self) -> dict[str, int]:
+    return {'devices': self.devices, 'processes': self.processes}
+
+  @property
+  def changes(self) -> dict[str, Any]:
+    """Of the bindings."""
+    name = 'partitioning__PjitPartitioner__'
+    return {
+        f'{name}num_partitions': None,
+        f'{name}model_parallel_submesh': self.submesh,
+    }
+
 
 _ONE_HOST = Mesh(2, 4, processes=1, devices=8, submesh=(1, 4))
 # The batch is split between the hosts, ...
@@ -110,32 +125,30 @@ _ACROSS_HOSTS = Mesh(1, 2, processes=2, devices=1, submesh=(2, 1))
     [
         # In bytes, one device would hold 71,680 of the target's caches, 26,880
         # of the draft's with six heads and 71,680 of the other's.
-        ('one_host', _ONE_HOST, 'six_heads', (), 8_960 + 13_440),
-        ('sharded_draft', _ONE_HOST, 'near', (_SHARDED_DRAFT,), 2 * 8_960),
-        ('two_hosts', _TWO_HOSTS, 'six_heads', (), 8_960 + 13_440),
-        ('across_hosts', _ACROSS_HOSTS, 'six_heads', (), 35_840 + 26_880),
+        ('one_host', _ONE_HOST, 'six_heads', {}, 8_960 + 13_440),
+        ('sharded_draft', _ONE_HOST, 'near', _SHARDED_DRAFT, 2 * 8_960),
+        ('two_hosts', _TWO_HOSTS, 'six_heads', {}, 8_960 + 13_440),
+        ('across_hosts', _ACROSS_HOSTS, 'six_heads', {}, 35_840 + 26_880),
     ],
 )
 def test_lines_are_those_of_one_device_and_caches_are_sharded(
     runs, name, mesh, draft, rules, size
 ):
-  batch = f'utils.DatasetConfig.batch_size={_BATCH}'
   dump = runs.folder / f'dump_{name}'
-  got = runs.run(
+  got = runs.infer(
       name,
-      batch,
-      'partitioning.PjitPartitioner.num_partitions=None',
-      f'partitioning.PjitPartitioner.model_parallel_submesh={mesh.submesh}',
-      *rules,
-      kind=draft,
-      devices=mesh.devices,
-      processes=mesh.processes,
-      xla_flags=(
-          f'--xla_dump_to={dump} --xla_dump_hlo_as_text'
-          ' --xla_dump_hlo_module_re=.*infer_step.*'
-      ),
+      draft,
+      options=mesh.options
+      | {
+          'xla_flags': (
+              f'--xla_dump_to={dump} --xla_dump_hlo_as_text'
+              ' --xla_dump_hlo_module_re=.*infer_step.*'
+          )
+      },
+      **mesh.changes,
+      **rules,
   )
-  assert got == runs.once(f'{draft}_on_one', batch, kind=draft)
+  assert got == runs.once(f'{draft}_on_one', draft)
   assert t5x_runs.texts(got) == t5x_runs.texts(runs.stock())
 
   rows, target = _BATCH // mesh.data, t5x_runs.TARGET
@@ -149,18 +162,39 @@ def test_lines_are_those_of_one_device_and_caches_are_sharded(
   assert sum(n * math.prod(shape) * 4 for shape, n in found.items()) == size
 
 
-def pair_memory(*args: str) -> dict[str, int]:
-  """Bytes per device that the script prints, by name."""
-  root = str(_SCRIPT.parents[1])
-  path = os.pathsep.join(filter(None, [root, os.environ.get('PYTHONPATH')]))
-  done = subprocess.run(
-      [sys.executable, str(_SCRIPT), *args],
-      env={**os.environ, 'PYTHONPATH': path},
-      capture_output=True,
-      text=True,
-      check=False,
+@pytest.mark.parametrize(
+    ('name', 'mesh'), [('one_host', _ONE_HOST), ('two_hosts', _TWO_HOSTS)]
+)
+def test_mode_predict_counts_each_row_once_on_a_mesh(runs, name, mesh):
+  """On eight texts, so that no row is padding, which is counted, too."""
+  done = runs.run(
+      f'predict_{name}',
+      'near',
+      options=mesh.options,
+      infer__mode='predict',
+      utils__DatasetConfig__split='eight',
+      **mesh.changes,
   )
-  assert done.returncode == 0, done.stderr[-3000:]
+  got = t5x_processes.lines(runs.folder / f'predict_{name}')
+  want = runs.once('near_on_one', 'near')[:8]
+  assert all('aux' not in line for line in got)
+  assert t5x_runs.texts(got) == t5x_runs.texts(want)
+  assert t5x_runs.texts(got) == t5x_runs.texts(runs.stock()[:8])
+  total = {
+      name: sum(line['aux']['speculation'][name] for line in want)
+      for name in ('overlap', 'judged', 'emitted', 'rounds')
+  }
+  alpha = total['overlap'] / total['judged']
+  per_call = total['emitted'] / total['rounds']
+  ((alpha_said, per_call_said, calls),) = t5x_runs.logged(done).values()
+  assert calls == total['rounds']
+  assert float(alpha_said) == pytest.approx(alpha, abs=6e-4)
+  assert float(per_call_said) == pytest.approx(per_call, abs=6e-4)
+
+
+def pair_memory(folder: pathlib.Path, *args: str) -> dict[str, int]:
+  """Bytes per device that the script prints, by name."""
+  done = t5x_processes.run(folder, [str(_SCRIPT), *args])
   lines = re.findall(r'^(\S.*?) +([\d,]+) B ', done.stdout, re.MULTILINE)
   return {name: int(size.replace(',', '')) for name, size in lines}
 
@@ -175,6 +209,7 @@ def sizes(config: T5Config) -> dict[str, int]:
 
 def test_memory_adds_up_to_what_xla_allocates(runs):
   found = pair_memory(
+      runs.folder,
       '--gin_file',
       str(runs.folder / 'target.gin'),
       str(runs.folder / 'six_heads.gin'),
@@ -206,10 +241,10 @@ def test_memory_adds_up_to_what_xla_allocates(runs):
   assert found['temporaries, caches included'] > total
 
 
-def test_xxl_in_bfloat16_by_shapes():
+def test_xxl_in_bfloat16_by_shapes(tmp_path):
   """T5 1.1 XXL and Small, whose sizes are known (Raffel et al., 2020)."""
-  found = pair_memory()
-  four = pair_memory('--mesh', '1x4')
+  found = pair_memory(tmp_path)
+  four = pair_memory(tmp_path, '--mesh', '1x4')
   assert found['target parameters'] == 2 * 11_135_332_352
   assert found['draft parameters'] == 2 * 76_961_152
   assert found['target cross-attention caches'] == 2 * 24 * 64 * 512 * 64 * 2

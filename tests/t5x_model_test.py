@@ -2,140 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import os
-import sys
+import inspect
 
 import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import t5x_gin
+from t5x_models import BATCH
+from t5x_models import batch_of
+from t5x_models import EOS
+from t5x_models import LENGTH
+from t5x_models import ours_of
+from t5x_models import pair
+from t5x_models import predict
+from t5x_models import vocabulary
+
+from t5x_specdec import T5Config
 
 pytestmark = pytest.mark.t5x
 
-_EOS = 3
+parse = t5x_gin.parse_fixture
+
 _NAMES = ('t5_1_1', 'decoder_only')
-_INPUTS, _LENGTH, _BATCH = 7, 9, 5
 
 
 @pytest.fixture(autouse=True)
 def quick_compilation():
-  """Turns XLA's optimizations off: compiling is nearly all the work here."""
-  before = jax.config.read('jax_disable_most_optimizations')
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', before)
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-  """T5X's model and ours of the same target, and the parameters of both."""
-
-  name: str
-  stock: object
-  ours: object
-  params: dict
-  pair_params: dict
-
-
-def vocabulary(size: int, eos_id: int = _EOS):
-  import seqio
-
-  return seqio.PassThroughVocabulary(size, eos_id=eos_id)
-
-
-def model_of(name: str, cls: str, **kwargs):
-  """One of our models, or with a name of T5X's one of those."""
-  from t5x import models as t5x_models
-
-  from t5x_specdec import models
-
-  module = helpers.stock(helpers.CONFIGS[name]).module
-  words = vocabulary(helpers.CONFIGS[name].vocab_size)
-  common = {'module': module, 'optimizer_def': None}
-  if name == 'decoder_only':
-    common['vocabulary'] = words
-  else:
-    common |= {'input_vocabulary': words, 'output_vocabulary': words}
-  if hasattr(models, cls):
-    common['draft_module'] = module
-    return getattr(models, cls)(**(common | kwargs))
-  return getattr(t5x_models, cls)(**(common | kwargs))
-
-
-def ours_of(name: str, **kwargs):
-  kind = 'DecoderOnly' if name == 'decoder_only' else 'EncoderDecoder'
-  return model_of(name, f'Speculative{kind}Model', **kwargs)
-
-
-@functools.cache
-def pair(name: str) -> Pair:
-  from t5x import decoding
-
-  from t5x_specdec import models
-
-  config = helpers.CONFIGS[name]
-  params = helpers.random_params(config, helpers.SEEDS[name])
-  draft = helpers.perturbed(params, 5, 0.15)
-  kind = 'DecoderOnly' if name == 'decoder_only' else 'EncoderDecoder'
-  return Pair(
-      name,
-      model_of(name, f'{kind}Model', decode_fn=decoding.temperature_sample),
-      ours_of(name, gamma=3),
-      params,
-      models.join_draft(params, draft),
-  )
-
-
-@functools.cache
-def batch_of(name: str) -> dict[str, np.ndarray]:
-  """A batch as SeqIO's converters make them, some inputs with EOS."""
-  rng = np.random.default_rng(8)
-  vocab_size = helpers.CONFIGS[name].vocab_size
-  text = helpers.random_inputs(rng, _BATCH, _LENGTH, vocab_size)
-  batch = {
-      'decoder_target_tokens': text,
-      'decoder_input_tokens': np.pad(text, ((0, 0), (1, 0)))[:, :-1],
-      'decoder_loss_weights': (text != 0).astype(np.int32),
-  }
-  if name == 'decoder_only':
-    ends = rng.integers(1, 5, [_BATCH, 1])
-    causal = np.arange(_LENGTH) <= ends
-    batch['decoder_causal_attention'] = causal.astype(np.int32)
-  else:
-    batch['encoder_input_tokens'] = helpers.random_inputs(
-        rng, _BATCH, _INPUTS, vocab_size
-    )
-  return batch
-
-
-def predict(model, params, batch, *, jit=None, **kwargs):
-  """`predict_batch_with_aux`, compiled as a whole for T5X's models.
-
-  Ours share the compilation of the decode inside where they are not.
-
-  Args:
-    model: of either kind.
-    params: its parameters.
-    batch: features.
-    jit: whether to compile the whole.
-    **kwargs: for `predict_batch_with_aux`.
-
-  Returns:
-    Tokens and aux.
-  """
-  options = kwargs.pop('decoder_params', {'temperature': 0.0})
-
-  def run(params, batch):
-    return model.predict_batch_with_aux(
-        params, batch, decoder_params=dict(options), **kwargs
-    )
-
-  if jit is None:
-    jit = not hasattr(model, 'draft_module')
-  return (jax.jit(run) if jit else run)(params, batch)
+  with helpers.quick_compilation():
+    yield
 
 
 @pytest.mark.parametrize('name', _NAMES)
@@ -154,7 +50,7 @@ def test_greedy_predictions_and_scores_are_stock(name):
   assert np.any(np.asarray(tokens))  # the case says something
   accepted = np.asarray(aux['speculation']['accepted'])
   assert 0 < accepted.sum() < np.asarray(aux['speculation']['judged']).sum()
-  assert {len(leaf) for leaf in jax.tree.leaves(aux)} == {_BATCH}
+  assert {len(leaf) for leaf in jax.tree.leaves(aux)} == {BATCH}
 
 
 @pytest.mark.parametrize('name', _NAMES)
@@ -174,7 +70,7 @@ def test_num_decodes_and_return_all_decodes_are_stock(name, return_all):
   tokens, aux = predict(case.ours, case.pair_params, batch, **options)
   np.testing.assert_array_equal(tokens, want)
   np.testing.assert_allclose(aux['scores'], want_aux['scores'], atol=1e-4)
-  leading = (_BATCH, 2) if return_all else (_BATCH,)
+  leading = (BATCH, 2) if return_all else (BATCH,)
   for leaf in jax.tree.leaves(aux):
     assert leaf.shape[: len(leading)] == leading
 
@@ -190,10 +86,10 @@ def test_sampled_decodes_come_by_rising_score():
       return_all_decodes=True,
       decoder_params={'temperature': 1.0, 'topk': 0},
   )
-  assert tokens.shape == (_BATCH, 4, _LENGTH)
+  assert tokens.shape == (BATCH, 4, LENGTH)
   scores = np.asarray(aux['scores'])
   assert np.all(np.diff(scores, axis=1) >= 0)
-  assert len(np.unique(scores)) > _BATCH
+  assert len(np.unique(scores)) > BATCH
 
 
 def test_default_decoder_params_are_taken():
@@ -202,20 +98,31 @@ def test_default_decoder_params_are_taken():
   case, batch = pair('t5_1_1'), batch_of('t5_1_1')
   model = ours_of(
       't5_1_1',
+      gamma=3,
       default_decoder_params=t5x_models.DecoderParams(
           return_all_decodes=True, num_decodes=2
       ),
   )
-  tokens, aux = predict(model, case.pair_params, batch)
-  assert tokens.shape == (_BATCH, 2, _LENGTH)
-  assert aux['scores'].shape == (_BATCH, 2)
+  options = {'temperature': 1.0, 'topk': 0}  # decodes differ
+  key = jax.random.PRNGKey(3)
+  got, want = (
+      predict(
+          made, case.pair_params, batch, rng=key, decoder_params=options, **more
+      )
+      for made, more in (
+          (model, {}),
+          (case.ours, {'num_decodes': 2, 'return_all_decodes': True}),
+      )
+  )
+  jax.tree.map(np.testing.assert_array_equal, got, want)
+  assert np.any(np.asarray(got[0])[:, 0] != np.asarray(got[0])[:, 1])
 
 
 def test_prompt_with_targets_is_stock_eos_removed():
   case, batch = pair('t5_1_1'), batch_of('t5_1_1')
   prompts = np.array(batch['decoder_input_tokens'])
   prompts[:, 4:] = 0
-  prompts[0, 3] = prompts[1, 1] = _EOS
+  prompts[0, 3] = prompts[1, 1] = EOS
   batch = {**batch, 'decoder_input_tokens': prompts}
   options = {'temperature': 0.0, 'rescale_log_probs': False}
   want, got = (
@@ -335,7 +242,7 @@ def test_a_prefix_lm_is_refused():
     ours_of('decoder_only', inputs_bidirectional_attention=True)
 
 
-@pytest.mark.parametrize(('size', 'eos_id'), [(37, 2), (36, _EOS)])
+@pytest.mark.parametrize(('size', 'eos_id'), [(37, 2), (36, EOS)])
 def test_another_vocabulary_is_refused_naming_both(size, eos_id):
   with pytest.raises(ValueError) as error:
     ours_of('t5_1_1', draft_vocabulary=vocabulary(size, eos_id))
@@ -413,64 +320,20 @@ def test_initial_variables_are_stock_beside_a_replicated_draft(name):
   assert all(set(spec) <= {None} for spec in specs)
 
 
-_DRAFT = """
-from __gin__ import dynamic_registration
-from t5x.examples.t5 import network
-draft/network.T5Config:
-  vocab_size = 32128
-  dtype = 'float32'
-  emb_dim = 8
-  num_heads = 1
-  num_encoder_layers = 1
-  num_decoder_layers = 1
-  head_dim = 4
-  mlp_dim = 8
-  mlp_activations = ('gelu', 'linear')
-  dropout_rate = 0.0
-  logits_via_embedding = False
-  float32_attention_logits = False
-"""
+_DRAFT = t5x_gin.network(
+    T5Config(
+        vocab_size=32128,
+        emb_dim=8,
+        num_heads=1,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        head_dim=4,
+        mlp_dim=8,
+        mlp_activations=('gelu', 'linear'),
+    ),
+    'draft/',
+)
 _TINY = 't5x/examples/t5/t5_1_1/tiny.gin'
-
-
-@pytest.fixture
-def build(monkeypatch):
-  """Returns a function that makes what infer.py's gin binds, by file or text.
-
-  Paths are looked up and `__main__` is found as under infer.py.
-  """
-  import gin
-  import t5x
-  from t5x import infer
-
-  main = sys.modules['__main__']
-  monkeypatch.setattr(main, 'infer', infer.infer, raising=False)
-  root = os.path.dirname(list(t5x.__path__)[0])
-
-  def parse(*configs: str):
-    with gin.unlock_config():
-      gin.clear_config()
-      gin.add_config_file_search_path(root)
-      for config in configs:
-        if '\n' in config:
-          gin.parse_config(config)
-        else:
-          gin.parse_config_file(config)
-      gin.parse_config("""
-          DROPOUT_RATE = 0.0
-          MIXTURE_OR_TASK_NAME = 'task'
-          TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
-          CHECKPOINT_PATH = 'target/checkpoint_1'
-          DRAFT_CHECKPOINT_PATH = 'draft/checkpoint_1'
-          INFER_OUTPUT_DIR = 'out'
-      """)
-      return gin.get_bindings(infer.infer)
-
-  yield parse
-  gin.clear_config()
-
-
-_RUN = 't5x_specdec/configs/runs/infer_speculative.gin'
 _HEADER = """
 from __gin__ import dynamic_registration
 import seqio
@@ -482,11 +345,11 @@ from t5x_specdec import models as specdec_models
 """
 
 
-def test_a_targets_own_gin_works_unchanged(build):
+def test_a_targets_own_gin_works_unchanged(parse):
   from t5x_specdec import checkpoints
   from t5x_specdec import models
 
-  bound = build(_TINY, _DRAFT, _RUN)
+  bound = parse(_TINY, _DRAFT, t5x_gin.RUN)
   model = bound['model']
   assert isinstance(model, models.SpeculativeEncoderDecoderModel)
   assert model.module.config.emb_dim == 8
@@ -502,12 +365,10 @@ def test_a_targets_own_gin_works_unchanged(build):
   )
 
 
-def test_gin_bindings_of_the_decode_function_are_used(build):
-  import inspect
-
+def test_gin_bindings_of_the_decode_function_are_used(parse):
   temperature = '\nspecdec_decoding.speculative_decode.temperature = 0.25\n'
   case, batch = pair('t5_1_1'), batch_of('t5_1_1')
-  build(_TINY, _DRAFT, _RUN, _HEADER + temperature)
+  parse(_TINY, _DRAFT, t5x_gin.RUN, _HEADER + temperature)
   # Not bound in Python, so it must be gin's own version of the default.
   model = ours_of('t5_1_1', gamma=3)
   assert 'temperature' in inspect.signature(model.decode_fn).parameters
@@ -523,25 +384,25 @@ def test_gin_bindings_of_the_decode_function_are_used(build):
   assert np.any(np.asarray(got) != other)
 
 
-def test_unused_bindings_of_temperature_sample_are_refused(build):
+def test_unused_bindings_of_temperature_sample_are_refused(parse):
   stock = """
 models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample
 decoding.temperature_sample.topk = 40
 """
   with pytest.raises(ValueError, match='bind decoding.speculative_decode.topk'):
-    build(_TINY, _HEADER + stock, _DRAFT, _RUN)
+    parse(_TINY, _HEADER + stock, _DRAFT, t5x_gin.RUN)
   ours = 'specdec_decoding.speculative_decode.topk = 40\n'
-  build(_TINY, _HEADER + stock + ours, _DRAFT, _RUN)
+  parse(_TINY, _HEADER + stock + ours, _DRAFT, t5x_gin.RUN)
 
 
 @pytest.mark.parametrize(
     ('name', 'instead'),
     [('gamma', 'gamma'), ('num_decodes', 'default_decoder_params')],
 )
-def test_bindings_that_the_model_overrides_are_refused(build, name, instead):
+def test_bindings_that_the_model_overrides_are_refused(parse, name, instead):
   binding = f'specdec_decoding.speculative_decode.{name} = 3\n'
   with pytest.raises(ValueError, match=f'{name} is bound.*Model.{instead} '):
-    build(_TINY, _DRAFT, _RUN, _HEADER + binding)
+    parse(_TINY, _DRAFT, t5x_gin.RUN, _HEADER + binding)
 
 
 @pytest.mark.parametrize(
@@ -552,22 +413,22 @@ def test_bindings_that_the_model_overrides_are_refused(build, name, instead):
         ' @decoding.beam_search',
     ],
 )
-def test_a_bound_beam_search_is_refused(build, binding):
+def test_a_bound_beam_search_is_refused(parse, binding):
   with pytest.raises(ValueError, match='beam_search.*bind'):
-    build(_TINY, _DRAFT, _RUN, f'{_HEADER}\n{binding}\n')
+    parse(_TINY, _DRAFT, t5x_gin.RUN, f'{_HEADER}\n{binding}\n')
 
 
 @pytest.mark.parametrize('missing', ['num_heads', 'mlp_activations', ''])
-def test_draft_fields_left_to_the_target_are_refused(build, missing):
+def test_draft_fields_left_to_the_target_are_refused(parse, missing):
   lines = _DRAFT.splitlines()
   kept = [x for x in lines if missing and f'  {missing} ' not in x]
   with pytest.raises(ValueError, match=f'draft/network.T5Config.{missing}'):
-    build(_TINY, '\n'.join(kept) + '\n', _RUN)
+    parse(_TINY, '\n'.join(kept) + '\n', t5x_gin.RUN)
 
 
-def test_a_run_file_before_the_targets_gin_is_told_of(build):
+def test_a_run_file_before_the_targets_gin_is_told_of(parse):
   from t5x import models
 
   # MODEL is then T5X's own; PairCheckpointManager refuses it.
-  model = build(_RUN, _TINY, _DRAFT)['model']
+  model = parse(t5x_gin.RUN, _TINY, _DRAFT)['model']
   assert type(model).__name__ == models.EncoderDecoderModel.__name__

@@ -363,7 +363,7 @@ def test_a_draft_without_parameters_needs_no_checkpoint(written):
   from t5x_specdec import checkpoints
 
   paths = written()
-  state = pair_initializer().global_train_state_shape
+  state = pair_initializer(scalable=False).global_train_state_shape
   target = checkpoints.PairCheckpointManager._split(state)[0]
   manager = checkpoints.PairCheckpointManager(
       paths['target'], target, partitioner()

@@ -7,14 +7,13 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import multiprocessing
-import os
-import sys
 
 import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import t5x_gin
 
 from t5x_specdec import parameters
 from t5x_specdec import stacking
@@ -266,55 +265,46 @@ def test_an_axis_that_t5x_cannot_scan_is_refused():
     )
 
 
-_RUN = 't5x_specdec/configs/runs/infer_speculative.gin'
 _DRAFT = """
 from __gin__ import dynamic_registration
 from t5x.examples.scalable_t5 import network
 from t5x_specdec import models
 models.SpeculativeEncoderDecoderModel.draft_module = @draft/network.Transformer()
 draft/network.Transformer.config = @draft/network.T5Config()
-draft/network.T5Config:
-  vocab_size = 32128
-  dtype = 'float32'
-  emb_dim = 8
-  num_heads = 1
-  num_encoder_layers = 1
-  num_decoder_layers = 1
-  head_dim = 4
-  mlp_dim = 8
-  mlp_activations = ('gelu', 'linear')
-  dropout_rate = 0.0
-  logits_via_embedding = False
-  param_scan_axis = 1
 """  # noqa: E501
+_DRAFT_CONFIG = t5x_gin.network(
+    T5Config(
+        vocab_size=32128,
+        emb_dim=8,
+        num_heads=1,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        head_dim=4,
+        mlp_dim=8,
+        mlp_activations=('gelu', 'linear'),
+        scalable=True,
+    ),
+    'draft/',
+)
 
 
-def bound_by_gin(scan_layers: str) -> tuple[T5Config, T5Config] | str:
+def bound_by_gin(draft: str) -> tuple[T5Config, T5Config] | str:
   """Configs of the pair that infer.py would make, or what is refused."""
-  import gin
-  import t5x
-  from t5x import infer
-
-  sys.modules['__main__'].infer = infer.infer  # pyright: ignore
-  gin.add_config_file_search_path(os.path.dirname(list(t5x.__path__)[0]))
-  gin.parse_config_file('t5x/examples/scalable_t5/t5_1_1/small.gin')
-  gin.parse_config_file(_RUN)
-  gin.parse_config(_DRAFT + scan_layers)
-  # As on infer.py's command line.
-  gin.parse_config('scalable_t5.network.T5Config.emb_dim = 24')
-  gin.parse_config("""
-      DROPOUT_RATE = 0.0
-      MIXTURE_OR_TASK_NAME = 'task'
-      TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}
-      CHECKPOINT_PATH = 'target/checkpoint_1'
-      DRAFT_CHECKPOINT_PATH = 'draft/checkpoint_1'
-      INFER_OUTPUT_DIR = 'out'
-  """)
+  emb_dim = 'scalable_t5.network.T5Config.emb_dim = 24'
   try:
-    model = gin.get_bindings(infer.infer)['model']
+    model = t5x_gin.parse(
+        't5x/examples/scalable_t5/t5_1_1/small.gin',
+        t5x_gin.RUN,
+        _DRAFT,
+        draft,
+        bindings=(*t5x_gin.REQUIRED, emb_dim),
+    )['model']
   except ValueError as error:
     return str(error)
-  return model._target.config, model._draft.config
+  return tuple(
+      T5Config.of(module.config)
+      for module in (model.module, model.draft_module)
+  )
 
 
 def in_a_new_process(*args):
@@ -325,12 +315,14 @@ def in_a_new_process(*args):
 
 
 def test_gin_binds_target_and_draft():
-  target, draft = in_a_new_process('  scan_layers = False\n')
+  target, draft = in_a_new_process(_DRAFT_CONFIG)
   assert target.emb_dim == 24 and target.scan_axis == 1
   assert draft.emb_dim == 8 and draft.scalable and draft.scan_axis is None
 
 
 def test_a_draft_whose_layers_the_target_would_stack_is_refused():
-  message = in_a_new_process('')
+  bound = '  scan_layers = False\n'
+  assert bound in _DRAFT_CONFIG
+  message = in_a_new_process(_DRAFT_CONFIG.replace(bound, ''))
   assert 'bind draft/network.T5Config.scan_layers' in message
   assert 'remat_policy' not in message
