@@ -19,6 +19,7 @@ from t5x_models import pair
 from t5x_models import predict
 from t5x_models import vocabulary
 
+from t5x_specdec import pair_tree
 from t5x_specdec import T5Config
 
 pytestmark = pytest.mark.t5x
@@ -292,14 +293,13 @@ def test_initial_variables_are_stock_beside_a_replicated_draft(name):
   from t5x import partitioning
   from t5x import train_state
 
-  from t5x_specdec import models
 
   case, batch = pair(name), batch_of(name)
   shapes = {k: v.shape for k, v in batch.items()}
   key = jax.random.PRNGKey(0)
   want = case.stock.get_initial_variables(key, shapes)
   got = case.ours.get_initial_variables(key, shapes)
-  target, draft = models.split_draft(got['params'])
+  target, draft = pair_tree.split_draft(got['params'])
   jax.tree.map(
       np.testing.assert_array_equal, target, core.unfreeze(want['params'])
   )
@@ -312,7 +312,7 @@ def test_initial_variables_are_stock_beside_a_replicated_draft(name):
       partitioner.get_mesh_axes(train_state.InferenceState.create(v)).params
       for v in (want, got)
   ]
-  target_axes, draft_axes = models.split_draft(axes[1])
+  target_axes, draft_axes = pair_tree.split_draft(axes[1])
   is_spec = {'is_leaf': lambda x: isinstance(x, jax.sharding.PartitionSpec)}
   assert target_axes == core.unfreeze(axes[0])
   specs = jax.tree.leaves(draft_axes, **is_spec)

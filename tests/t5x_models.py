@@ -11,6 +11,8 @@ import helpers
 import jax
 import numpy as np
 
+from t5x_specdec import pair_tree
+
 EOS = 3
 INPUTS, LENGTH, BATCH = 7, 9, 5
 
@@ -60,7 +62,6 @@ def ours_of(name: str, **kwargs):
 def pair(name: str) -> Pair:
   from t5x import decoding
 
-  from t5x_specdec import models
 
   config = helpers.CONFIGS[name]
   params = helpers.random_params(config, helpers.SEEDS[name])
@@ -71,7 +72,7 @@ def pair(name: str) -> Pair:
       model_of(name, f'{kind}Model', decode_fn=decoding.temperature_sample),
       ours_of(name, gamma=3),
       params,
-      models.join_draft(params, draft),
+      pair_tree.join_draft(params, draft),
   )
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_specdec import pair_tree
 from t5x_specdec import parameters
 from t5x_specdec import T5Config
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
@@ -159,9 +160,8 @@ def restore(
 
 
 def check(state, want=None):
-  from t5x_specdec import models
 
-  found = dict(zip(('target', 'draft'), models.split_draft(state.params)))
+  found = dict(zip(('target', 'draft'), pair_tree.split_draft(state.params)))
   for name, params in found.items():
     expected = flat((want or {}).get(name, params_of(name)))
     assert flat(params).keys() == expected.keys()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import t5x_gin
 
+from t5x_specdec import pair_tree
 from t5x_specdec import parameters
 from t5x_specdec import stacking
 from t5x_specdec import T5
@@ -193,7 +194,7 @@ def test_predictions_are_stock(target_axis, draft_axis):
     return run(params, batch)
 
   want, want_aux = predict(stock, trees[0])
-  got, aux = predict(ours, models.join_draft(*trees))
+  got, aux = predict(ours, pair_tree.join_draft(*trees))
   np.testing.assert_array_equal(got, want)
   np.testing.assert_allclose(aux['scores'], want_aux['scores'], atol=1e-4)
   assert len(np.unique(want)) > 5  # the case says something
@@ -209,7 +210,7 @@ def test_a_draft_of_examples_t5_serves_a_scanned_target():
   params = helpers.random_params(config, 91)
   inputs, tokens = batch_of()
   got = model.predict_batch(
-      models.join_draft(params, helpers.random_params(draft, 1)),
+      pair_tree.join_draft(params, helpers.random_params(draft, 1)),
       {'encoder_input_tokens': inputs, 'decoder_input_tokens': tokens},
   )
   logits = helpers.stock(config).cached_logits(
@@ -237,14 +238,14 @@ def test_initial_variables_of_a_scanned_pair():
       jax.eval_shape(lambda m=m: m.get_initial_variables(key, shapes))
       for m in (stock, ours)
   )
-  target, draft = models.split_draft(got['params'])
+  target, draft = pair_tree.split_draft(got['params'])
   assert target == core.unfreeze(want['params'])
   assert {p: x.shape for p, x in parameters.flatten(draft).items()} == (
       parameters.param_shapes(stacked(-2))
   )
   partitioner = partitioning.PjitPartitioner(num_partitions=1)
   axes = partitioner.get_logical_axes(train_state.InferenceState.create(got))
-  target_axes, draft_axes = models.split_draft(axes.params)
+  target_axes, draft_axes = pair_tree.split_draft(axes.params)
   decoder = target_axes['decoder']['decoder']['mlp']['wo']['kernel']
   assert tuple(decoder) == ('mlp', 'layers', 'embed')
   decoder = draft_axes['decoder']['decoder']['mlp']['wo']['kernel']
