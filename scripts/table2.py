@@ -13,9 +13,11 @@ with the draft's help:
 
 alpha is Corollary 3.6's, accepted/judged the share of drafts that stood. c is
 the time of a draft's step over a target's, each decoding alone with our own
-loop over the whole length. Exp is Theorem 3.8 of this alpha and this c, Emp the
-ratio of milliseconds per token, encoder included. Compilation is not timed. One
-process only; an unfilled last batch is left out.
+loop over the whole length; its share of encoding the inputs and of preparing
+the weights (`T5.prepare`) is part of either step. Exp is Theorem 3.8 of
+this alpha and this c, Emp the ratio of milliseconds per token, encoder
+included. Compilation is not timed. One process only; an unfilled last batch is
+left out.
 """
 
 from __future__ import annotations
@@ -47,7 +49,6 @@ from t5x_specdec import model_checks
 from t5x_specdec import models
 from t5x_specdec import pair_tree
 from t5x_specdec import sampling
-from t5x_specdec import theory
 from t5x_specdec.network import T5
 
 _GIN_FILE = flags.DEFINE_multi_string('gin_file', [], 'As for t5x.infer.')
@@ -58,6 +59,7 @@ _DATA_DIR = flags.DEFINE_string('tfds_data_dir', None, 'As for t5x.infer.')
 _BATCHES = flags.DEFINE_integer('batches', 20, 'Batches to decode.', 1)
 _JSON = flags.DEFINE_bool('json', False, 'One JSON object as the last line.')
 
+
 @dataclasses.dataclass
 class _Decoder:
   """A compiled way to decode a batch, and the time it took.
@@ -65,7 +67,7 @@ class _Decoder:
   Attributes:
     run: (parameters of the pair, batch, key) -> tokens and aux.
     seconds: of all timed calls, until the result was there.
-    tokens: int32[batch, length] and aux of each of them.
+    results: int32[batch, length] tokens and aux of each of them.
   """
 
   run: Any
@@ -127,7 +129,7 @@ def _decoders(model: Any, partition: Any) -> dict[str, _Decoder]:
           rng=rng,
           **options,
       )
-      return result.tokens, {}
+      return result.tokens, {'rounds': result.stats.rounds}
 
     return decode
 
@@ -139,49 +141,37 @@ def _decoders(model: Any, partition: Any) -> dict[str, _Decoder]:
   }
 
 
-def _tokens(text: np.ndarray, eos_id: int) -> int:
-  """Tokens of int32[rows, length] texts up to and including their EOS."""
-  ends = text == eos_id
-  lengths = np.where(
-      np.any(ends, axis=1), np.argmax(ends, axis=1) + 1, text.shape[1]
-  )
-  return int(lengths.sum())
-
-
 def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
   """The figures of the table, from what the decoders did."""
   tokens, aux = decoders['speculative'].joined()
   want, _ = decoders['stock'].joined()
   eos_id = model.output_vocabulary.eos_id or 1
-  ms = {}
-  for name, decoder in decoders.items():
-    text, _ = decoder.joined()
-    ends = name in ('stock', 'speculative')
-    count = _tokens(text, eos_id) if ends else text.size
-    ms[name] = 1e3 * decoder.seconds / count
+  counts = {
+      'stock': table2_report.count_tokens(want, eos_id),
+      'speculative': table2_report.count_tokens(tokens, eos_id),
+  }
+  for name in ('target', 'draft'):  # a step a token
+    counts[name] = int(decoders[name].joined()[1]['rounds'].sum())
+  seconds = {name: decoder.seconds for name, decoder in decoders.items()}
   stats = inference.summary(aux)
   assert stats is not None
-  c = ms['draft'] / ms['target']
   options = _options()
   temperature = options.get('temperature', 1.0)
   same = None  # sampled texts follow one law, but not one key
   if temperature <= sampling.MIN_TEMPERATURE:
     same = int(np.all(tokens == want, axis=1).sum())
-  alpha = stats['alpha']
   return {
       'gamma': model.gamma,
       'temperature': temperature,
       'topk': options.get('topk', 1),
-      'alpha': alpha,
+      'alpha': stats['alpha'],
       'alpha_empirical': stats['alpha_empirical'],
-      'c': c,
-      'expected': float(theory.walltime_improvement(alpha, model.gamma, c)),
-      'measured': ms['stock'] / ms['speculative'],
+      **table2_report.times(stats['alpha'], model.gamma, seconds, counts),
       'tokens_per_target_call': stats['tokens_per_target_call'],
       'texts': len(tokens),
       'identical': same,
       'nonfinite': stats['nonfinite'],
-      'ms_per_token': ms,
+      'tokens': counts,
       'device': jax.devices()[0].device_kind,
   }
 

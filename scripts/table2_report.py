@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 import pathlib
 import re
 from typing import Any
+
+import numpy as np
+
+from t5x_specdec import theory
 
 # By task, draft and temperature: gamma, alpha, Emp and Exp of Table 2.
 _PAPER = {
@@ -52,6 +56,42 @@ def paper(files: Iterable[str]) -> dict[str, Any] | None:
           'measured': measured,
       }
   return None
+
+
+def count_tokens(texts: np.ndarray, eos_id: int) -> int:
+  """Tokens of int32[rows, length] texts up to and including their EOS."""
+  ends = texts == eos_id
+  lengths = np.where(
+      np.any(ends, axis=1), np.argmax(ends, axis=1) + 1, texts.shape[1]
+  )
+  return int(lengths.sum())
+
+
+def times(
+    alpha: float,
+    gamma: int,
+    seconds: Mapping[str, float],
+    tokens: Mapping[str, int],
+) -> dict[str, Any]:
+  """The figures of a row that come from times.
+
+  Args:
+    alpha: Corollary 3.6's.
+    gamma: drafts per round.
+    seconds: by decoder: 'stock', 'speculative', 'target' and 'draft'.
+    tokens: likewise, how many were decoded in that time.
+
+  Returns:
+    ms_per_token by decoder, c, expected (Theorem 3.8) and measured.
+  """
+  ms = {name: 1e3 * seconds[name] / tokens[name] for name in seconds}
+  c = ms['draft'] / ms['target']
+  return {
+      'c': c,
+      'expected': float(theory.walltime_improvement(alpha, gamma, c)),
+      'measured': ms['stock'] / ms['speculative'],
+      'ms_per_token': ms,
+  }
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import runpy
 
+import numpy as np
 import pytest
 import t5x_processes
 import t5x_runs
-
-from t5x_specdec import theory
 
 pytestmark = [pytest.mark.t5x, pytest.mark.slow]
 
@@ -23,27 +23,20 @@ _GAMMA = 3
 def measure(runs, row: str, temperature: float, *files: str, status: int = 0):
   """Runs the script on two batches of four; returns its process."""
   (runs.folder / row).write_text(f"include '{_RUN}'\n")
-  values = {
-      'MIXTURE_OR_TASK_NAME': 'tiny',
-      'MIXTURE_OR_TASK_MODULE': 'tiny_task',
-      'TASK_FEATURE_LENGTHS': {'inputs': 16, 'targets': 12},
-      'CHECKPOINT_PATH': str(runs.folder / 'target/checkpoint_1'),
-      'DRAFT_CHECKPOINT_PATH': str(runs.folder / 'near/checkpoint_1'),
-      'DROPOUT_RATE': 0.0,
-      'models.SpeculativeEncoderDecoderModel.gamma': _GAMMA,
-      'decoding.speculative_decode.temperature': temperature,
-      'decoding.speculative_decode.topk': 0,
-      'utils.RestoreCheckpointConfig.dtype': 'float32',
-      'utils.DatasetConfig.batch_size': 4,
-      'TEMPERATURE': temperature,
-      'TOPK': 0,
-  }
+  values = runs.values(
+      'near',
+      models__SpeculativeEncoderDecoderModel__gamma=_GAMMA,
+      decoding__speculative_decode__temperature=temperature,
+      decoding__speculative_decode__topk=0,
+      TEMPERATURE=temperature,
+      TOPK=0,
+  )
   return t5x_processes.run(
       runs.folder,
       [str(_SCRIPT), '--batches=2', '--json'],
       ['target.gin', 'near.gin', row, *files],
       values,
-      status,
+      status=status,
   )
 
 
@@ -53,37 +46,37 @@ def test_a_greedy_row(runs):
   assert (row['texts'], row['identical']) == (8, 8)
   assert (row['gamma'], row['temperature'], row['topk']) == (_GAMMA, 0.0, 0)
   # What infer.py counts on the same eight lines.
-  infer = runs.once(
-      'table2',
-      'utils.DatasetConfig.batch_size=4',
-      f'models.SpeculativeEncoderDecoderModel.gamma={_GAMMA}',
-      kind='near',
+  total = counted(
+      runs.once(
+          'table2', 'near', models__SpeculativeEncoderDecoderModel__gamma=_GAMMA
+      )
   )
-  total = {
-      name: sum(line['aux']['speculation'][name] for line in infer[:8])
-      for name in ('accepted', 'judged', 'overlap', 'emitted', 'rounds')
-  }
   assert row['alpha_empirical'] == total['accepted'] / total['judged']
   assert row['alpha'] == pytest.approx(total['overlap'] / total['judged'])
   assert row['tokens_per_target_call'] == total['emitted'] / total['rounds']
   assert 0 < row['alpha'] < 1
-  ms = row['ms_per_token']
-  assert row['c'] == ms['draft'] / ms['target'] > 0
-  assert row['measured'] == ms['stock'] / ms['speculative'] > 0
-  assert row['expected'] == pytest.approx(
-      theory.walltime_improvement(row['alpha'], _GAMMA, row['c'])
-  )
-  assert row['paper'] == {
-      'row': 'ende_small_t0',
-      'gamma': 7,
-      'alpha': 0.75,
-      'c': 0.02,
-      'expected': 3.2,
-      'measured': 3.4,
+  # Of each model alone, to the end of all eight texts and not to their EOS.
+  whole = 8 * t5x_runs.TARGETS
+  assert total['emitted'] < whole
+  assert row['tokens'] == {
+      'stock': total['emitted'],
+      'speculative': total['emitted'],
+      'target': whole,
+      'draft': whole,
   }
+  assert row['c'] > 0 and row['measured'] > 0
+  assert row['paper']['row'] == 'ende_small_t0'
   assert '8 texts, 8 identical to stock' in '\n'.join(output)
   (paper,) = [line for line in output if line.startswith('paper')]
   assert paper.split()[1:] == ['7', '0.750', '-', '0.020', '3.20', '3.40']
+
+
+def counted(lines: list[dict]) -> dict[str, float]:
+  """Counters of infer.py's first eight lines."""
+  return {
+      name: sum(line['aux']['speculation'][name] for line in lines[:8])
+      for name in ('accepted', 'judged', 'overlap', 'emitted', 'rounds')
+  }
 
 
 def test_a_sampled_row_and_one_that_the_paper_lacks(runs):
@@ -92,9 +85,40 @@ def test_a_sampled_row_and_one_that_the_paper_lacks(runs):
   assert row['identical'] is None
   assert row['paper'] is None
   assert (row['temperature'], row['topk']) == (1.0, 0)
+  # infer.py has other keys, so both estimate one mean, either from as many
+  # drafts: within four standard errors, and those at their largest.
+  total = counted(
+      runs.infer(
+          'table2_sampled',
+          'near',
+          models__SpeculativeEncoderDecoderModel__gamma=_GAMMA,
+          decoding__speculative_decode__temperature=1.0,
+          decoding__speculative_decode__topk=0,
+      )
+  )
+  margin = 4 * 0.5 * (2 / total['judged']) ** 0.5
+  assert abs(row['alpha'] - total['overlap'] / total['judged']) < margin
+  share = total['accepted'] / total['judged']
+  assert abs(row['alpha_empirical'] - share) < margin
   assert 0 < row['alpha'] < 1
-  # Both are estimates of one mean; at temperature 0 they would be equal.
-  assert row['alpha'] != row['alpha_empirical']
+
+
+def test_figures_of_times():
+  report = runpy.run_path(str(_SCRIPT.parent / 'table2_report.py'))
+  texts = np.array([[5, 1, 0, 0], [1, 7, 1, 0], [4, 4, 4, 4]])
+  assert report['count_tokens'](texts, 1) == 2 + 1 + 4
+  row = report['times'](
+      0.5,
+      2,
+      {'stock': 3.0, 'speculative': 1.0, 'target': 4.0, 'draft': 1.0},
+      {'stock': 10, 'speculative': 5, 'target': 20, 'draft': 20},
+  )
+  assert row['ms_per_token'] == {
+      'stock': 300.0, 'speculative': 200.0, 'target': 200.0, 'draft': 50.0
+  }
+  assert (row['c'], row['measured']) == (0.25, 1.5)
+  # 1 + 1/2 + 1/4 tokens for 1 + 2 / 4 of a call.
+  assert row['expected'] == pytest.approx(1.75 / 1.5)
 
 
 def test_a_baseline_is_refused(runs):
@@ -112,13 +136,8 @@ def test_infer_baseline_gives_the_stock_predictions(runs):
   (runs.folder / 'baseline.gin').write_text(
       "include 't5x_specdec/configs/runs/infer_baseline.gin'\n"
   )
-  got = runs.run(
-      'baseline',
-      'utils.DatasetConfig.batch_size=4',
-      'TEMPERATURE=0.0',
-      'TOPK=0',
-      kind='near',
-      last='baseline.gin',
+  got = runs.infer(
+      'baseline', 'near', 'baseline.gin', TEMPERATURE=0.0, TOPK=0
   )
   assert t5x_runs.texts(got) == t5x_runs.texts(runs.stock())
   assert all(set(line['aux']) == {'scores'} for line in got)
