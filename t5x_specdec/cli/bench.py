@@ -62,7 +62,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
       metavar='default|onednn|FLAGS',
       help="XLA_FLAGS of our process and T5X's: default leaves the environment "
       'alone, onednn has a CPU multiply with oneDNN, anything else is taken as '
-      'it is',
+      'it is, after an equals sign: --xla_flags=--xla_...',
   )
   group.add_argument(
       '--no_t5x', action='store_true', help='do not time stock T5X'
