@@ -127,7 +127,7 @@ def serve(make: Callable[[], Any]) -> None:
   Args:
     make: makes the worker. Its methods take the message's fields and, where one
       came, the array, and return the fields of the answer, or these and an
-      array. What they raise is the answer {'error', 'missing', 'traceback'}.
+      array. What they raise is the answer {'error', 'missing'}.
   """
   out = os.fdopen(os.dup(1), 'wb')
   # Whatever a library prints must not get between the messages.
@@ -141,12 +141,13 @@ def serve(make: Callable[[], Any]) -> None:
         message['array'] = array
       answer = getattr(worker, message.pop('op'))(**message)
     except Exception as error:  # pylint: disable=broad-except
+      frame = traceback.extract_tb(error.__traceback__)[-1]
+      place = f'{os.path.basename(frame.filename)}:{frame.lineno}'
       answer = {
-          'error': f'{type(error).__name__}: {error}',
+          'error': f'{type(error).__name__}: {error} ({place})',
           'missing': getattr(error, 'name', None)
           if isinstance(error, ModuleNotFoundError)
           else None,
-          'traceback': traceback.format_exc(),
       }
     answer, array = answer if isinstance(answer, tuple) else (answer, None)
     send(out, answer or {}, array)

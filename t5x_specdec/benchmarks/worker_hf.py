@@ -80,6 +80,10 @@ class HFWorker:
           ).eval()
           for name, fields in self._configs.items()
       }
+    for name, model in self._models.items():
+      # `generate` makes a cache of so many layers for the decoder; the stacks
+      # have copies of the config.
+      model.config.num_layers = self._configs[name]['num_decoder_layers']
     packages = ('torch', 'transformers')
     return {
         'device': self._device,
