@@ -129,11 +129,13 @@ def report(
           for name, answer in record.finished.items()
       },
       'xla_flags': record.started['ours']['xla_flags'],
-      'machine': machine.describe() | {'device': _devices(record)},
+      'machine': machine.describe(),
+      'devices': {
+          name: answer.get('device') for name, answer in record.started.items()
+      },
       'versions': {
-          name: answer['versions']
+          name: answer.get('versions')
           for name, answer in record.started.items()
-          if 'versions' in answer
       },
       'interleaved': record.interleaved,
       'absent': record.absent,
@@ -145,14 +147,6 @@ def _without(whole: float | None, part: float | None) -> float | None:
   if whole is None or part is None:
     return None
   return whole - part
-
-
-def _devices(record: Record) -> dict[str, str]:
-  return {
-      name: answer['device']
-      for name, answer in record.started.items()
-      if 'device' in answer
-  }
 
 
 def _identical(record: Record, reference: list | None) -> dict[str, Any]:
