@@ -19,8 +19,10 @@ import numpy as np
 # normal: float32 sums in another order, or bfloat16 rounded in other places.
 TOLERANCE = {'float32': 1e-3, 'bfloat16': 0.25}
 
-_ROWS = 2
+# One row: with two, oneDNN as XLA's CPU backend calls it ends the process.
+_ROWS = 1
 _INPUT_LEN = 12
+_PADDING = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class CheckText:
   """Random ids.
 
   Attributes:
-    inputs: int32[rows, S]; the second row is half padding.
+    inputs: int32[rows, S]; the last ones are padding.
     vocab_size: ids are below it.
   """
 
@@ -49,7 +51,7 @@ def text(vocab_size: int) -> CheckText:
   rng = np.random.default_rng(0)
   shape = [_ROWS, _INPUT_LEN]
   inputs = rng.integers(2, vocab_size, shape, dtype=np.int32)
-  inputs[1, _INPUT_LEN // 2 :] = 0
+  inputs[:, -_PADDING:] = 0
   return CheckText(inputs, vocab_size)
 
 
