@@ -54,6 +54,8 @@ _T5X = [
 _PLOTS = ['matplotlib >= 3.8']
 _TRAIN = ['optax >= 0.2.4', 'sacrebleu >= 2.4', 'sentencepiece >= 0.2.0']
 _BENCH = [*_PLOTS, 'rouge-score >= 0.1.2', 'sacrebleu >= 2.4']
+# What `t5x-specdec bench` compares with; about 1 GB.
+_HF = ['torch', 'transformers >= 5.24']
 _TEST = [
     *_PLOTS,
     *_TRAIN,
@@ -110,6 +112,7 @@ setuptools.setup(
     install_requires=_INSTALL_REQUIRES,
     extras_require={
         'bench': _BENCH,
+        'hf': _HF,
         'plots': _PLOTS,
         't5x': _T5X,
         'test': _TEST,

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planted pairs do what their successor tables say, to the round."""
 
+import jax
 import numpy as np
 import pytest
 
 import t5x_specdec
+from t5x_specdec import parameters
 from t5x_specdec import T5
 from t5x_specdec import T5Config
 from t5x_specdec.testing import planted
@@ -66,13 +68,46 @@ def test_rounds_and_accepted_counts_at_alpha_three_quarters():
 
 def test_the_two_tables_differ_on_exactly_the_planted_fraction():
   pair = planted.planted_pair(TARGET, DRAFT, alpha=0.75)
-  ids = np.arange(2, 512)
+  ids = np.delete(np.arange(512), 1)
   differ = pair.successor[ids] != pair.draft_successor[ids]
-  assert differ.sum() == round(0.25 * len(ids))
+  assert differ.sum() == round(0.25 * (len(ids) - 1))
   for table in (pair.successor, pair.draft_successor):
     np.testing.assert_array_equal(np.sort(table[ids]), ids)
-  # One cycle through all ids: no text repeats before it has to.
-  assert len(set(pair.text(2, len(ids)))) == len(ids)
+  # One cycle through all ids but EOS: no text repeats before it has to.
+  assert len(set(pair.text(0, len(ids)))) == len(ids)
+
+
+def test_without_a_prompt_the_text_follows_the_start_token():
+  pair = planted.planted_pair(TARGET, DRAFT, alpha=0.75, seed=3)
+  result = t5x_specdec.autoregressive_decode(
+      T5(TARGET), pair.target_params, np.full([1, 5], 7), max_decode_len=40
+  )
+  np.testing.assert_array_equal(result.tokens[0, 0], pair.text(0, 40))
+  assert len(set(pair.text(0, 40))) == 40
+
+
+def test_leaves_are_random_at_the_scale_of_the_initializers(monkeypatch):
+  # A block shorter than most leaves: they are read around it several times.
+  monkeypatch.setattr(planted._Normals, '_LENGTH', 4099)
+  expected = parameters.init_params(TARGET, jax.random.key(0))
+  leaves = dict(planted.random_leaves(TARGET, seed=1, dtype='float32'))
+  flat = parameters.flatten(expected)
+  assert leaves.keys() == flat.keys()
+  for path, leaf in leaves.items():
+    assert leaf.shape == flat[path].shape
+    if path[-1] == 'rel_embedding':
+      continue
+    np.testing.assert_allclose(
+        np.sqrt(np.mean(leaf**2)), np.sqrt(np.mean(flat[path] ** 2)), rtol=0.1
+    )
+  embedding = leaves['token_embedder', 'embedding']
+  rows = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
+  assert np.max(np.abs(rows @ rows.T - np.eye(len(rows)))) < 0.6
+  again = dict(planted.random_leaves(TARGET, seed=1, dtype='float32'))
+  other = dict(planted.random_leaves(TARGET, seed=2, dtype='float32'))
+  path = ('decoder', 'layers_0', 'mlp', 'wo', 'kernel')
+  np.testing.assert_array_equal(leaves[path], again[path])
+  assert np.mean(leaves[path] == other[path]) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 """`t5x-specdec`: one subcommand per file of this folder.
 
 With `--json` the last line on standard output is one JSON object and all else
-goes to standard error. Exit status: 0 done, 1 standard output was closed, 2 bad
-input, 130 interrupted.
+goes to standard error. Exit status: 0 done, 1 standard output was closed, or
+`bench` found frameworks that do not agree, 2 bad input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import os
 import sys
 
+from t5x_specdec.cli import bench
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo)
+_COMMANDS = (generate, demo, bench)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -35,6 +35,11 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
       help="the draft's own SentencePiece model, to be compared with the "
       "target's",
   )
+  add_dtype(group)
+
+
+def add_dtype(group: argparse._ArgumentGroup) -> None:
+  """Adds what the models compute in."""
   group.add_argument(
       '--dtype',
       choices=('float32', 'bfloat16'),
@@ -44,15 +49,33 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def add_sampling(parser: argparse.ArgumentParser) -> None:
-  """Adds how tokens are drawn and how many are drafted."""
+def _numbers(text: str) -> list[int]:
+  """Different integers, separated by commas."""
+  numbers = [int(part) for part in text.split(',')]
+  if len(set(numbers)) != len(numbers):
+    raise argparse.ArgumentTypeError(f'{text} repeats a number')
+  return numbers
+
+
+def add_sampling(
+    parser: argparse.ArgumentParser, *, gammas: bool = False
+) -> None:
+  """Adds how tokens are drawn and how many are drafted.
+
+  Args:
+    parser: of the subcommand.
+    gammas: whether `--gamma` is a list.
+  """
   group = parser.add_argument_group('decoding')
+  text = 'tokens to draft per target call'
   group.add_argument(
       '--gamma',
-      type=int,
-      default=5,
-      metavar='N',
-      help='tokens to draft per target call (default: %(default)s)',
+      type=_numbers if gammas else int,
+      default=[3, 5] if gammas else 5,
+      metavar='N,...' if gammas else 'N',
+      help=f'{text}, several to compare (default: 3,5)'
+      if gammas
+      else f'{text} (default: %(default)s)',
   )
   group.add_argument(
       '--temperature',

@@ -1,0 +1,228 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of the decoding loop, each compiled alone: what a step is made of.
+
+Every loop runs over the caches that decoding uses, at positions spread over the
+whole text, and passes its state on as the decoding loop does. Nothing of what a
+part computes can be left out: logits are reduced to their largest, proposals
+are carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from t5x_specdec import sampling
+from t5x_specdec.block_decoder import BlockDecoder
+from t5x_specdec.drafts import Draft
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.sampling import Method
+
+# Steps per measurement; fewer where the text is shorter.
+_STEPS = 32
+
+
+def spread(start: int, end: int) -> np.ndarray:
+  """Positions int32[steps] evenly spread over [start, end)."""
+  steps = min(_STEPS, end - start)
+  return start + np.arange(steps, dtype=np.int32) * (end - start) // steps
+
+
+@functools.partial(jax.jit, static_argnames=('decoder', 'rows', 'max_len'))
+def encode(
+    params: PyTree,
+    inputs: jax.Array,
+    prompt: jax.Array,
+    *,
+    decoder: BlockDecoder,
+    rows: int,
+    max_len: int,
+) -> Any:
+  """The target's state before the first round, as `decoding` makes it.
+
+  Args:
+    params: from `decoder.prepare`.
+    inputs: int32[batch, S].
+    prompt: int32[rows, P] decoder inputs that come before the last one known; P
+      may be 0.
+    decoder: the target.
+    rows: rows to decode.
+    max_len: of the caches.
+
+  Returns:
+    The decoder's state.
+  """
+  state = decoder.init(params, inputs, rows, max_len)
+  if prompt.shape[1]:
+    start = jnp.zeros([rows], jnp.int32)
+    _, state = decoder.decode_block(params, state, prompt, start)
+  return state
+
+
+@functools.partial(jax.jit, static_argnames=('draft', 'max_len'))
+def encode_draft(
+    params: PyTree,
+    inputs: jax.Array,
+    prompt: jax.Array,
+    *,
+    draft: Draft,
+    max_len: int,
+) -> Any:
+  """The draft's state before the first round; see `encode`."""
+  return draft.init(params, inputs, prompt, max_len)
+
+
+@functools.partial(
+    jax.jit, static_argnames=('decoder', 'width'), donate_argnames='state'
+)
+def _blocks(params, state, text, positions, *, decoder, width):
+  rows = text.shape[0]
+
+  def step(i, carry):
+    state, largest = carry
+    at = positions[i]
+    block = lax.dynamic_slice_in_dim(text, at, width, axis=1)
+    logits, state = decoder.decode_block(
+        params, state, block, jnp.broadcast_to(at, [rows])
+    )
+    return state, jnp.maximum(largest, jnp.max(logits))
+
+  return lax.fori_loop(0, len(positions), step, (state, -jnp.inf))
+
+
+@functools.partial(
+    jax.jit, static_argnames=('draft', 'gamma'), donate_argnames='state'
+)
+def _proposals(params, state, text, positions, method, *, draft, gamma):
+  rows = text.shape[0]
+  keys = sampling.row_keys(jax.random.key(0), rows)
+  keys = jax.vmap(lambda key: jax.random.split(key, gamma))(keys)
+
+  def propose(state, at):
+    at = jnp.broadcast_to(at, [rows])
+    return draft.propose(params, state, text, at, method, gamma, keys)
+
+  shapes = jax.eval_shape(propose, state, positions[0])[0]
+  empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+  return lax.fori_loop(
+      0,
+      len(positions),
+      lambda i, carry: propose(carry[0], positions[i])[::-1],
+      (state, empty),
+  )
+
+
+def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
+  """A function that runs the loop once more on the state it left."""
+  held = [state]
+
+  def run():
+    held[0], rest = loop(held[0])
+    jax.block_until_ready((held[0], rest))
+
+  return run
+
+
+def blocks(
+    decoder: BlockDecoder,
+    params: PyTree,
+    state: Any,
+    text: np.ndarray,
+    positions: np.ndarray,
+    width: int,
+) -> Callable[[], None]:
+  """Scores a block of `width` tokens at each position.
+
+  Args:
+    decoder: target or draft model.
+    params: from `decoder.prepare`.
+    state: from `encode`; given away.
+    text: int32[rows, max_len] decoder inputs.
+    positions: int32[steps].
+    width: of the block.
+
+  Returns:
+    A function that does so and waits for the end.
+  """
+
+  def loop(state):
+    return _blocks(
+        params, state, text, positions, decoder=decoder, width=width
+    )
+
+  return _repeat(loop, state)
+
+
+def proposals(
+    draft: Draft,
+    params: PyTree,
+    state: Any,
+    text: np.ndarray,
+    positions: np.ndarray,
+    method: Method,
+    gamma: int,
+) -> Callable[[], None]:
+  """Drafts `gamma` tokens at each position: the whole draft phase.
+
+  Args:
+    draft: the source of drafts.
+    params: from `draft.prepare`.
+    state: from `encode_draft`; given away.
+    text: int32[rows, max_len] decoder inputs.
+    positions: int32[steps].
+    method: temperature, top-k, top-p.
+    gamma: drafts per round.
+
+  Returns:
+    A function that does so and waits for the end.
+  """
+
+  def loop(state):
+    return _proposals(
+        params, state, text, positions, method, draft=draft, gamma=gamma
+    )
+
+  return _repeat(loop, state)
+
+
+@functools.partial(jax.jit, static_argnames=('decoder', 'width'))
+def teacher_forced(
+    params: PyTree,
+    inputs: jax.Array,
+    tokens: jax.Array,
+    *,
+    decoder: BlockDecoder,
+    width: int,
+) -> jax.Array:
+  """Logits of a text that is read block by block, through the caches.
+
+  Args:
+    params: the model's parameters.
+    inputs: int32[rows, S], 0 at padding.
+    tokens: int32[rows, L] decoder inputs, L a multiple of `width`.
+    decoder: the model.
+    width: of a block.
+
+  Returns:
+    float32[rows, L, vocab].
+  """
+  params = decoder.prepare(params)
+  rows, length = tokens.shape
+  state = decoder.init(params, inputs, rows, length)
+
+  def step(state, at):
+    block = lax.dynamic_slice_in_dim(tokens, at, width, axis=1)
+    logits, state = decoder.decode_block(
+        params, state, block, jnp.broadcast_to(at, [rows])
+    )
+    return state, logits
+
+  _, logits = lax.scan(step, state, jnp.arange(0, length, width))
+  return logits.swapaxes(0, 1).reshape(rows, length, -1)

@@ -1,0 +1,239 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Worker: our decoders, and the parts they are made of.
+
+Cases: 'autoregressive', 'speculative:GAMMA', and of the parts 'encode',
+'encode_pair', 'block:WIDTH', 'draft_step', 'propose:GAMMA'. The parts need the
+text, so the first case must be 'autoregressive'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import t5x_specdec
+from t5x_specdec import sampling
+from t5x_specdec.benchmarks import pieces
+from t5x_specdec.benchmarks import protocol
+from t5x_specdec.benchmarks.jax_worker import JaxWorker
+from t5x_specdec.benchmarks.protocol import Array
+from t5x_specdec.decoding import DecodeResult
+from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.network import T5
+from t5x_specdec.parameters import PyTree
+
+# Runs a case once; how many steps that took (1 for whole calls), and results.
+_Runner = Callable[[], tuple[int, list[DecodeResult]]]
+
+
+class OurWorker(JaxWorker):
+  """Times `autoregressive_decode`, `speculative_decode` and their parts."""
+
+  packages = ('jax', 'jaxlib', 'flax', 'numpy')
+
+  def __init__(self):
+    super().__init__()
+    self._runners: dict[str, _Runner] = {}
+    self._prepared: dict[str, PyTree] = {}
+    self._text = np.zeros([0, 0], np.int32)
+
+  def logits(self, model: str, width: int, inputs: list, tokens: list):
+    """Teacher-forced logits, read in blocks of `width`."""
+    logits = pieces.teacher_forced(
+        self.params(model),
+        np.array(inputs, np.int32),
+        np.array(tokens, np.int32),
+        decoder=T5(self.configs[model]),
+        width=width,
+    )
+    return {}, Array.of(np.asarray(logits))
+
+  def ready(self) -> None:
+    """Prepares models whose preparation is more than a cast, as a user does."""
+    for name, config in self.configs.items():
+      self._prepared[name] = self.params(name)
+      if config.logits_via_embedding:
+        prepare = jax.jit(T5(config).prepare, donate_argnums=0)
+        self._prepared[name] = prepare(self._prepared[name])
+    self._leaves.clear()
+
+  def prepare(self, case: str) -> dict[str, Any]:
+    """Compiles a case by running it once."""
+    start = time.perf_counter()
+    name, _, number = case.partition(':')
+    make = getattr(self, f'_make_{name}')
+    self._runners[case] = make(int(number)) if number else make()
+    _, results = self._runners[case]()
+    seconds = time.perf_counter() - start
+    if name == 'autoregressive':
+      tokens = results[0].tokens[:, 0]
+      used = tokens[:, : int(np.max(np.sum(tokens != 0, axis=1)))]
+      self._text = np.pad(used, ((0, 0), (1, 0)))
+    return {'seconds': seconds}
+
+  def run(self, case: str) -> dict[str, Any]:
+    """Runs a case once and times it; per step where it is a part."""
+    start = time.perf_counter()
+    steps, results = self._runners[case]()
+    answer: dict[str, Any] = {'seconds': (time.perf_counter() - start) / steps}
+    if results:
+      answer['tokens'] = [r.tokens[:, 0].tolist() for r in results]
+      stats = [r.stats for r in results]
+      answer['stats'] = jax.tree.map(
+          lambda *x: np.concatenate(x), *stats
+      ).summary()
+      # A batch decodes until its slowest row has ended.
+      answer['loop_rounds'] = int(sum(s.rounds.max() for s in stats))
+    return answer
+
+  def _decoder(self, name: str) -> T5:
+    return T5(self.configs[name])
+
+  def _arguments(self) -> dict[str, Any]:
+    job = self.job
+    return {
+        'max_decode_len': job.text_len,
+        'eos_id': job.eos_id,
+        'rng': jax.random.key(job.seed),
+        'temperature': job.temperature,
+        'topk': job.topk,
+        'topp': job.topp,
+    }
+
+  def _make_autoregressive(self) -> _Runner:
+    arguments = self._arguments()
+
+    def run():
+      return 1, [
+          jax.device_get(
+              t5x_specdec.autoregressive_decode(
+                  self._decoder('target'),
+                  self._prepared['target'],
+                  inputs,
+                  prompts=prompts,
+                  **arguments,
+              )
+          )
+          for inputs, prompts in self.job.batches()
+      ]
+
+    return run
+
+  def _make_speculative(self, gamma: int) -> _Runner:
+    arguments = self._arguments()
+
+    def run():
+      return 1, [
+          jax.device_get(
+              t5x_specdec.speculative_decode(
+                  self._decoder('target'),
+                  self._decoder('draft'),
+                  self._prepared['target'],
+                  self._prepared['draft'],
+                  inputs,
+                  prompts=prompts,
+                  gamma=gamma,
+                  verification=self.job.verification,
+                  **arguments,
+              )
+          )
+          for inputs, prompts in self.job.batches()
+      ]
+
+    return run
+
+  def _encode(self, name: str, gamma: int, inputs, prompts) -> Any:
+    """State of a model after the input and the prompt's decoder inputs."""
+    rows = len(inputs)
+    # Of a prompt of P tokens the first P decoder inputs are read in one block:
+    # the start token and all but the last.
+    prompt = np.zeros([rows, 0 if prompts is None else 1], np.int32)
+    max_len = self.job.text_len + gamma + 2
+    params = self._prepared[name]
+    if name == 'draft':
+      draft = ModelDraft(self._decoder('draft'))
+      return pieces.encode_draft(
+          params, inputs, prompt, draft=draft, max_len=max_len
+      )
+    decoder = self._decoder('target')
+    return pieces.encode(
+        params, inputs, prompt, decoder=decoder, rows=rows, max_len=max_len
+    )
+
+  def _make_encode(self, *, names=('target',)) -> _Runner:
+    def run():
+      for inputs, prompts in self.job.batches():
+        for name in names:
+          jax.block_until_ready(self._encode(name, 0, inputs, prompts))
+      return 1, []
+
+    return run
+
+  def _make_encode_pair(self) -> _Runner:
+    return self._make_encode(names=('target', 'draft'))
+
+  def _loop(self, gamma: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first batch's decoder inputs, padded to the caches; positions."""
+    first = 0 if self.job.prompts is None else 1
+    width = self.job.text_len + gamma + 2
+    text = np.pad(self._text, ((0, 0), (0, width - self._text.shape[1])))
+    return text, pieces.spread(first, self._text.shape[1] - 1)
+
+  def _make_block(self, width: int) -> _Runner:
+    text, positions = self._loop(width - 1)
+    state = self._encode('target', width - 1, *self.job.batches()[0])
+    loop = pieces.blocks(
+        self._decoder('target'),
+        self._prepared['target'],
+        state,
+        text,
+        positions,
+        width,
+    )
+    return lambda: (loop(), (len(positions), []))[1]
+
+  def _make_draft_step(self) -> _Runner:
+    text, positions = self._loop(0)
+    state = self._encode('draft', 0, *self.job.batches()[0])
+    loop = pieces.blocks(
+        self._decoder('draft'),
+        self._prepared['draft'],
+        state.cache,
+        text,
+        positions,
+        1,
+    )
+    return lambda: (loop(), (len(positions), []))[1]
+
+  def _make_propose(self, gamma: int) -> _Runner:
+    text, positions = self._loop(gamma)
+    job, rows = self.job, len(text)
+    loop = pieces.proposals(
+        ModelDraft(self._decoder('draft')),
+        self._prepared['draft'],
+        self._encode('draft', gamma, *job.batches()[0]),
+        text,
+        positions,
+        sampling.Method(
+            temperature=jnp.full([rows], job.temperature, jnp.float32),
+            topk=jnp.int32(job.topk),
+            topp=jnp.float32(job.topp),
+        ),
+        gamma,
+    )
+    return lambda: (loop(), (len(positions), []))[1]
+
+
+def main() -> None:
+  """Serves the parent."""
+  protocol.serve(OurWorker)
+
+
+if __name__ == '__main__':
+  main()

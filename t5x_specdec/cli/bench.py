@@ -1,0 +1,277 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`t5x-specdec bench`: time per token beside stock T5X and Hugging Face."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from t5x_specdec import validation
+from t5x_specdec.benchmarks import results
+from t5x_specdec.benchmarks import shapes
+from t5x_specdec.benchmarks import sitting
+from t5x_specdec.benchmarks import table
+from t5x_specdec.benchmarks import workloads
+from t5x_specdec.cli import demo
+from t5x_specdec.cli import options
+from t5x_specdec.pair import DEMO_PAIR
+
+# On a CPU products with few rows then cost a fraction of what XLA's own do.
+_ONEDNN = (
+    '--xla_cpu_use_onednn=true '
+    '--xla_cpu_experimental_onednn_fusion_type=LIBRARY_FUSION_TYPE_DOT'
+)
+# Held-out sentences that the demo pair is timed on.
+_DEMO_LINES = 16
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+  """Declares the subcommand and its arguments."""
+  parser = subparsers.add_parser(
+      'bench',
+      help='time per token beside stock T5X and Hugging Face',
+      description=(
+          'Times decoding with and without a draft, stock T5X and Hugging Face '
+          'transformers on the same weights, each in a process of its own, '
+          'where they are installed. Planted weights have the shapes of T5 1.1 '
+          'and accept drafts at a rate that is given. Exit status 1: the '
+          'frameworks do not compute the same, so no figure counts.'
+      ),
+  )
+  _add_pair(parser)
+  options.add_sampling(parser, gammas=True)
+  group = parser.add_argument_group('measurement')
+  group.add_argument(
+      '--repeats',
+      type=int,
+      default=5,
+      help='of everything, interleaved where memory allows (default: '
+      '%(default)s)',
+  )
+  group.add_argument(
+      '--xla_flags',
+      default='default',
+      metavar='default|onednn|FLAGS',
+      help="XLA_FLAGS of our process and T5X's: default leaves the environment "
+      'alone, onednn has a CPU multiply with oneDNN, anything else is taken as '
+      'it is, after an equals sign: --xla_flags=--xla_...',
+  )
+  group.add_argument(
+      '--no_t5x', action='store_true', help='do not time stock T5X'
+  )
+  group.add_argument(
+      '--no_hf', action='store_true', help='do not time Hugging Face'
+  )
+  group.add_argument(
+      '--hf_python',
+      metavar='PYTHON',
+      default=sys.executable,
+      help='interpreter with torch and transformers (default: this one)',
+  )
+  return parser
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+  """Adds the models and what they decode."""
+  group = parser.add_argument_group('models and inputs')
+  sizes = ', '.join(shapes.SIZES)
+  group.add_argument(
+      '--target',
+      default='base',
+      metavar='SIZE|demo|DIR',
+      help=f'{sizes}: planted weights of that size; demo: the pair that ships '
+      'with the package; or a T5X checkpoint (default: %(default)s)',
+  )
+  group.add_argument(
+      '--draft',
+      metavar='SIZE|DIR',
+      help='likewise (default: small, with a planted target)',
+  )
+  group.add_argument(
+      '--alpha',
+      type=float,
+      default=0.75,
+      help='acceptance rate of a planted pair (default: %(default)s)',
+  )
+  group.add_argument(
+      '--vocabulary', metavar='FILE', help='SentencePiece model of checkpoints'
+  )
+  group.add_argument(
+      '--input', metavar='FILE', help='lines of text for checkpoints'
+  )
+  group.add_argument(
+      '--batch_size', type=int, default=1, help='default: %(default)s'
+  )
+  group.add_argument(
+      '--input_len',
+      type=int,
+      default=64,
+      metavar='TOKENS',
+      help='of every input (default: %(default)s)',
+  )
+  group.add_argument(
+      '--output_len',
+      type=int,
+      default=128,
+      metavar='TOKENS',
+      help='to generate; checkpoints may end a text earlier (default: '
+      '%(default)s)',
+  )
+  options.add_dtype(group)
+
+
+def _check(args: argparse.Namespace) -> None:
+  """Raises ValueError for arguments that a worker would refuse later."""
+  for name in ('batch_size', 'input_len', 'output_len', 'repeats'):
+    if getattr(args, name) < 1:
+      raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
+  for gamma in args.gamma:
+    if not 1 <= gamma < args.output_len:
+      raise ValueError(
+          f'--gamma must be in [1, --output_len), got {gamma} at '
+          f'--output_len {args.output_len}'
+      )
+  if not 0 <= args.seed < 2**31:
+    raise ValueError(f'--seed must be in [0, 2^31), got {args.seed}')
+  validation.check_method(args.temperature, args.topk, args.topp, 1)
+  if not args.no_hf and shutil.which(args.hf_python) is None:
+    raise ValueError(f'--hf_python {args.hf_python}: no such interpreter')
+
+
+def _workload(args: argparse.Namespace) -> workloads.Workload:
+  """The models and inputs that the arguments name."""
+  common = {
+      name: getattr(args, name)
+      for name in ('batch_size', 'input_len', 'output_len', 'dtype', 'seed')
+  }
+  if args.target == 'demo':
+    if args.draft not in (None, 'demo'):
+      raise ValueError('--target demo brings its own draft')
+    count = -(-_DEMO_LINES // args.batch_size) * args.batch_size
+    return workloads.checkpoint_workload(
+        DEMO_PAIR / 'target',
+        DEMO_PAIR / 'draft',
+        DEMO_PAIR / 'vocabulary.model',
+        [source for source, _ in demo.held_out(count, args.seed)],
+        **common,
+    )
+  if args.target in shapes.SIZES:
+    draft = args.draft or 'small'
+    if draft not in shapes.SIZES:
+      raise ValueError(
+          f'--draft {draft}: a planted target takes a draft of '
+          f'{", ".join(shapes.SIZES)}'
+      )
+    return workloads.planted_workload(
+        args.target, draft, alpha=args.alpha, **common
+    )
+  for name in ('draft', 'vocabulary', 'input'):
+    if getattr(args, name) is None:
+      raise ValueError(
+          f'--target {args.target} is no size, and a checkpoint needs --{name}'
+      )
+  text = pathlib.Path(args.input).read_text(encoding='utf-8')
+  return workloads.checkpoint_workload(
+      args.target, args.draft, args.vocabulary, text.splitlines(), **common
+  )
+
+
+def _workers(args: argparse.Namespace) -> list[sitting.Worker]:
+  """Who is to be timed, ours first."""
+  environment = {
+      # Several processes may share a device.
+      'XLA_PYTHON_CLIENT_PREALLOCATE': 'false',
+  }
+  if args.xla_flags != 'default':
+    flags = _ONEDNN if args.xla_flags == 'onednn' else args.xla_flags
+    environment['XLA_FLAGS'] = flags
+  jax_process = {'environment': environment}
+  cases = ['autoregressive', 'encode', 'encode_pair', 'block:1', 'draft_step']
+  for gamma in args.gamma:
+    cases += [
+        f'speculative:{gamma}',
+        f'block:{gamma + 1}',
+        f'propose:{gamma}',
+    ]
+  both = ('target', 'draft')
+  workers = [
+      sitting.Worker('ours', 'worker_ours', tuple(cases), both, jax_process),
+      sitting.Worker('bandwidth', 'bandwidth', ('read',), (), jax_process),
+  ]
+  if not args.no_t5x:
+    workers.append(
+        sitting.Worker(
+            't5x', 'worker_t5x', ('alone',), ('target',), jax_process
+        )
+    )
+  if not args.no_hf:
+    # transformers assists one row at a time only.
+    assisted = [f'assisted:{gamma}' for gamma in args.gamma]
+    cases = ['alone', *(assisted if args.batch_size == 1 else [])]
+    alone = {'python': args.hf_python, 'without_package': True}
+    workers.append(
+        sitting.Worker('hf', 'worker_hf', tuple(cases), both, alone)
+    )
+  return workers
+
+
+def run(args: argparse.Namespace) -> int:
+  """Runs the subcommand."""
+  _check(args)
+  workload = _workload(args)
+  workers = _workers(args)
+  job = workload.job(
+      temperature=args.temperature,
+      topk=args.topk,
+      topp=args.topp,
+      verification=args.verification,
+      seed=args.seed,
+  )
+  console = Console(stderr=True)
+  with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
+    task = progress.add_task('', total=sitting.steps(workers, args.repeats))
+    record = sitting.sit(
+        workers,
+        workload,
+        job,
+        widths=(1, max(args.gamma) + 1),
+        repeats=args.repeats,
+        tell=lambda text: progress.update(task, description=text, advance=1),
+    )
+  result = _settings(args, workload) | results.report(
+      record, workload, args.gamma, temperature=args.temperature
+  )
+  table.show(result, Console(stderr=args.json, highlight=False))
+  if args.json:
+    print(json.dumps(result))
+  return 1 if table.failures(result) else 0
+
+
+def _settings(
+    args: argparse.Namespace, workload: workloads.Workload
+) -> dict[str, Any]:
+  """What was asked for, so that a result speaks for itself."""
+  planted = workload.expected is not None
+  names = (
+      'target', 'draft', 'batch_size', 'input_len', 'output_len', 'temperature',
+      'topk', 'topp', 'verification', 'dtype', 'repeats', 'seed',
+  )
+  settings = {name: getattr(args, name) for name in names}
+  if planted and args.draft is None:
+    settings['draft'] = 'small'
+  return settings | {
+      'planted': planted,
+      'planted_alpha': args.alpha if planted else None,
+      'parameters': {
+          name: shapes.parameter_count(config)
+          for name, config in workload.configs.items()
+      },
+  }
