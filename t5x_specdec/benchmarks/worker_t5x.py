@@ -37,7 +37,14 @@ class T5XWorker(JaxWorker):
 
     answer = super().start(job)
     config = self.configs['target']
-    fields = dataclasses.asdict(config) | {'dtype': jnp.dtype(config.dtype)}
+    if config.scalable:
+      raise ValueError('stock T5X is timed for t5x/examples/t5 alone')
+    known = {field.name for field in dataclasses.fields(network.T5Config)}
+    fields = {
+        name: value
+        for name, value in dataclasses.asdict(config).items()
+        if name in known
+    } | {'dtype': jnp.dtype(config.dtype)}
     self._module = network.Transformer(network.T5Config(**fields))
     vocabulary = seqio.PassThroughVocabulary(
         config.vocab_size, eos_id=self.job.eos_id
