@@ -99,6 +99,8 @@ def run(args: argparse.Namespace) -> int:
       max_decode_len=96,
       num_decodes=1,
       compare=True,
+      # Few sentences, of some 30 ms each: one interruption would show.
+      repeats=3,
       trace=True,
   )
   console = Console(stderr=args.json, highlight=False)

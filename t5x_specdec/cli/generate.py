@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
   _check_output(args)
   pair = runner.load(args)
   runner.check(pair, args)
+  args.repeats = int(args.compare)  # else compilation would be timed
   predictions: list[dict[str, Any]] = []
   with contextlib.ExitStack() as stack:
     out = _open_output(args, stack)

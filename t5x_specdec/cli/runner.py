@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 import functools
+import statistics
 import sys
 import time
 from typing import Any
@@ -77,13 +78,13 @@ class _Decoder:
   """Calls one of the two decoders and keeps its time.
 
   Time is counted from a call's start until its result is on the host. The first
-  call of a shape compiles; with `warm_up` it is made twice and the second
-  counts, otherwise it counts as compilation and not as decoding.
+  call of a shape compiles, and counts as compilation and not as decoding. Calls
+  are repeated until there are `repeats` timings, of which the median counts.
   """
 
-  def __init__(self, decode: Callable[..., DecodeResult], warm_up: bool):
+  def __init__(self, decode: Callable[..., DecodeResult], repeats: int = 0):
     self._decode = decode
-    self._warm_up = warm_up
+    self._repeats = repeats
     self._shapes: set[tuple[int, ...]] = set()
     self.seconds = 0.0
     self.tokens = 0
@@ -92,23 +93,27 @@ class _Decoder:
 
   def __call__(self, text: np.ndarray, real: int, **options) -> DecodeResult:
     """Decodes int32[batch, length] of which `real` rows count."""
+    result, seconds = self._timed(text, options)
     first = text.shape not in self._shapes
     self._shapes.add(text.shape)
-    start = time.perf_counter()
-    result = jax.device_get(self._decode(text, **options))
-    seconds = time.perf_counter() - start
+    timings = [] if first else [seconds]
     if first:
       self.first_seconds += seconds
-      if self._warm_up:
-        start = time.perf_counter()
-        result = jax.device_get(self._decode(text, **options))
-        seconds = time.perf_counter() - start
+    while len(timings) < self._repeats:
+      timings.append(self._timed(text, options)[1])
     stats = jax.tree.map(lambda x: x[:real], result.stats)
     self.stats.append(stats)
-    if self._warm_up or not first:
-      self.seconds += seconds
+    if timings:
+      self.seconds += statistics.median(timings)
       self.tokens += int(stats.emitted.sum())
     return result
+
+  def _timed(
+      self, text: np.ndarray, options: dict[str, Any]
+  ) -> tuple[DecodeResult, float]:
+    start = time.perf_counter()
+    result = jax.device_get(self._decode(text, **options))
+    return result, time.perf_counter() - start
 
   def summary(self) -> dict[str, Any]:
     """Counters of all calls and milliseconds per generated token."""
@@ -155,8 +160,8 @@ def decode_lines(
         **options,
     )
 
-  ours = _Decoder(speculative, warm_up=args.compare)
-  baseline = _Decoder(functools.partial(_alone, target), warm_up=True)
+  ours = _Decoder(speculative, args.repeats)
+  baseline = _Decoder(functools.partial(_alone, target), args.repeats)
   identical = True
   console = Console(stderr=True)
   with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
@@ -201,7 +206,7 @@ def draft_cost(
   Returns:
     Ratio of the times per token of the two models decoding alone.
   """
-  decoder = _Decoder(functools.partial(_alone, pair.draft), warm_up=True)
+  decoder = _Decoder(functools.partial(_alone, pair.draft), args.repeats)
   keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
   for batch in _batches(pair, lines, args):
     decoder(batch['text'], batch['real'], **_options(batch, args, keys))
