@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
+from t5x_specdec import theory
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import main
 from t5x_specdec.pair import DEMO_PAIR
@@ -30,7 +31,11 @@ def test_held_out_sentences_as_in_figure_1(capsys):
   assert summary['identical'] is True
   assert 0 < summary['alpha'] <= 1
   assert 1 <= summary['tokens_per_target_call'] <= 4
-  assert summary['speedup'] > 0 and summary['predicted_speedup'] > 1
+  alone = summary['target_alone']['ms_per_token']
+  assert summary['speedup'] == alone / summary['ms_per_token']
+  assert summary['predicted_speedup'] == pytest.approx(
+      theory.walltime_improvement(summary['alpha'], 3, summary['c'])
+  )
   chosen = demo.held_out(2, 0)
   assert [example['input'] for example in examples] == [en for en, _ in chosen]
   pair = read_demo_pair()

@@ -9,6 +9,7 @@ must be found.
 import jax
 import jax.numpy as jnp
 import laws
+from laws import METHODS
 import numpy as np
 import pytest
 
@@ -16,17 +17,6 @@ from t5x_specdec import acceptance
 from t5x_specdec import sampling
 from t5x_specdec import verification
 from t5x_specdec.testing import toys
-
-METHODS = {
-    'plain': {'temperature': 1.0, 'topk': 0},
-    'cold': {'temperature': 0.6, 'topk': 0},
-    'hot': {'temperature': 1.7, 'topk': 0},
-    'topk': {'temperature': 1.0, 'topk': 2},
-    'cold_topk': {'temperature': 0.7, 'topk': 3},
-    'topp': {'temperature': 1.0, 'topk': 0, 'topp': 0.6},
-    'cold_topp': {'temperature': 0.8, 'topk': 0, 'topp': 0.85},
-    'greedy': {'temperature': 0.0, 'topk': 0},
-}
 
 
 def exact(tables, prompt=(), length=laws.LENGTH, **method):
@@ -52,7 +42,7 @@ def test_soft_drafts(name, gamma, rule):
 
 @both_rules
 @pytest.mark.parametrize('gamma', [1, 3])
-@pytest.mark.parametrize('name', ['plain', 'cold_topk', 'topp', 'greedy'])
+@pytest.mark.parametrize('name', laws.EACH_KIND)
 def test_one_hot_drafts_of_ragged_length(name, gamma, rule):
   tables = laws.toy_tables(1)
   outputs = laws.sample(

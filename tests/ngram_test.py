@@ -100,16 +100,9 @@ def test_drafts_go_on_from_the_text_and_from_each_other(order):
 
 
 @pytest.mark.parametrize('order', [1, 2, 3])
-@pytest.mark.parametrize(
-    'method',
-    [
-        {'temperature': 1.0, 'topk': 0},
-        {'temperature': 0.7, 'topk': 3},
-        {'temperature': 1.0, 'topk': 0, 'topp': 0.6},
-        {'temperature': 0.0, 'topk': 0},
-    ],
-)
-def test_joint_law(order, method):
+@pytest.mark.parametrize('name', laws.EACH_KIND)
+def test_joint_law(order, name):
+  method = laws.METHODS[name]
   tables = laws.toy_tables(10)
   draft, params = ngram.count(
       texts(2, laws.VOCAB), laws.VOCAB, order
@@ -121,7 +114,7 @@ def test_joint_law(order, method):
       toys.exact_law(tables[0][0], **method), laws.LENGTH
   )
   p_value, distance = laws.p_value(outputs, law)
-  assert p_value > laws.FALSE_ALARM, (order, method, p_value, distance)
+  assert p_value > laws.FALSE_ALARM, (order, name, p_value, distance)
 
 
 def test_saved_and_read(tmp_path):

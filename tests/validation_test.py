@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
-from t5x_specdec import decoding
+from t5x_specdec import loop
 from t5x_specdec import parameters
 from t5x_specdec import T5
 from t5x_specdec import T5Config
@@ -56,7 +56,7 @@ def never_compiled(monkeypatch):
   def fail(*args, **kwargs):
     raise AssertionError('a bad argument reached the compiled loop')
 
-  monkeypatch.setattr(decoding, '_decode', fail)
+  monkeypatch.setattr(loop, 'decode', fail)
 
 
 BAD = {
