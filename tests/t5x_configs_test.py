@@ -154,16 +154,18 @@ def test_eval_has_the_pair_of_infer(parse):
 def test_lookup_needs_the_target_alone(parse):
   from t5x_specdec import drafts
 
-  bound = parse(
-      't5x/examples/t5/t5_1_1/base.gin',
-      'runs/infer_lookup.gin',
-      bindings=(*t5x_gin.REQUIRED, 'drafts.PromptLookup.longest = 2'),
-  )
+  files = 't5x/examples/t5/t5_1_1/base.gin', 'runs/infer_lookup.gin'
+  path = t5x_gin.PATHS[1]
+  assert path.startswith('DRAFT_CHECKPOINT_PATH')
+  alone = [text for text in t5x_gin.REQUIRED if text != path]
+  bound = parse(*files, bindings=(*alone, 'drafts.PromptLookup.longest = 2'))
   model = bound['model']
   assert model._draft == drafts.PromptLookup(2)
   assert shapes_of(model, *_ENCODER_DECODER) == parameters.param_shapes(
       T5Config.of(model.module.config)
   )
+  with pytest.raises(ValueError, match='DRAFT_CHECKPOINT_PATH = .* is set'):
+    parse(*files, bindings=t5x_gin.REQUIRED)
 
 
 def test_the_decoder_only_run_file(parse):
