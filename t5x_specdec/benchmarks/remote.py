@@ -59,6 +59,7 @@ class Remote:
     path = os.pathsep.join(
         filter(None, [os.environ.get('PYTHONPATH'), str(_PACKAGE)])
     )
+    # Both pipes are asked for, so neither is None wherever that is ignored.
     self._process = subprocess.Popen(
         [python or sys.executable, *start],
         stdin=subprocess.PIPE,
