@@ -22,7 +22,6 @@ import operator
 
 from flax import struct
 import jax
-from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -86,6 +85,10 @@ class T5:
   def prepare(self, params: PyTree) -> PyTree:
     """What is done once and not per block; see `preparation.prepare`."""
     return preparation.prepare(params, self.config)
+
+  def lay_out(self, params: PyTree) -> PyTree:
+    """Prepared, and faster on a CPU; see `preparation.lay_out`."""
+    return preparation.lay_out(params, self.config)
 
   def init(
       self,
@@ -267,7 +270,7 @@ class T5:
   def _heads(self, params: PyTree, x: jax.Array) -> jax.Array:
     """Projects to dtype[batch, heads, length, head_dim]."""
     cfg = self.config
-    y = x @ params['kernel'].reshape(x.shape[-1], -1)
+    y = preparation.dense(params, x)
     y = y.reshape(*x.shape[:-1], cfg.num_heads, cfg.head_dim)
     return y.transpose(0, 2, 1, 3)
 
@@ -310,7 +313,7 @@ class T5:
         dtype=cfg.dtype,
         float32_logits=cfg.float32_attention_logits,
     )
-    return y @ params['kernel'].reshape(y.shape[-1], -1)
+    return preparation.dense(params, y)
 
   def _mlp(self, layer: PyTree, x: jax.Array) -> jax.Array:
     """Feed-forward block with its norm, gated where several activations."""
@@ -318,20 +321,14 @@ class T5:
     y = layers.rms_norm(layer['pre_mlp_layer_norm'], x, cfg.dtype)
     mlp = layer['mlp']
     parts = [
-        layers.activation(activation, y @ mlp[name]['kernel'])
+        layers.activation(activation, preparation.dense(mlp[name], y))
         for name, activation in mlp_inputs(cfg)
     ]
-    return functools.reduce(operator.mul, parts) @ mlp['wo']['kernel']
+    return preparation.dense(mlp['wo'], functools.reduce(operator.mul, parts))
 
   def _logits(self, params: PyTree, x: jax.Array) -> jax.Array:
     """float32 logits; a bfloat16 matrix is read as such, summed in float32."""
     cfg = self.config
-    kernel = preparation.logits_kernel(params, cfg)
-    dtype = jnp.promote_types(x.dtype, kernel.dtype)
-    y = lax.dot_general(
-        x.astype(dtype),
-        kernel.astype(dtype),
-        (((2,), (0,)), ((), ())),
-        preferred_element_type=jnp.float32,
-    )
+    layer = preparation.logits_layer(params, cfg)
+    y = preparation.dense(layer, x, jnp.float32)
     return y * cfg.emb_dim**-0.5 if cfg.logits_via_embedding else y

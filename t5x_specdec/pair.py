@@ -14,6 +14,7 @@ from t5x_specdec.checkpoint_reader import read_checkpoint
 from t5x_specdec.config_reader import config_from_params
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
+from t5x_specdec.preparation import pays_to_lay_out
 from t5x_specdec.vocabulary import check_same
 from t5x_specdec.vocabulary import Vocabulary
 
@@ -70,6 +71,8 @@ def read_model(
     raise ValueError(f'{checkpoint.path}: {error}') from None
   decoder = T5(config)
   params = jax.jit(decoder.prepare)(checkpoint.params)
+  if pays_to_lay_out(params):
+    params = decoder.lay_out(params)
   return Model(decoder, params, checkpoint.path, checkpoint.step)
 
 

@@ -9,18 +9,29 @@ changes nothing.
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import jax
 from jax import lax
+import jax.numpy as jnp
 
+from t5x_specdec import parameters
 from t5x_specdec import stacking
 from t5x_specdec.parameters import embedding
+from t5x_specdec.parameters import Path
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
 from t5x_specdec.tree_checks import check_params
 
 # Where a tied embedding stands once more for the logits, in the decoder.
 _TIED_LOGITS = 'tied_logits'
+# What a matrix [out, in] is called that was a 'kernel' [in, out].
+_TRANSPOSED = 'transposed'
+# Multiplied with the encoder's output, once and in one block.
+_ENCODED = tuple(
+    ('encoder_decoder_attention', name) for name in ('key', 'value')
+)
 
 
 def prepare(params: PyTree, config: T5Config) -> PyTree:
@@ -61,6 +72,106 @@ def prepare(params: PyTree, config: T5Config) -> PyTree:
   return {**params, 'decoder': decoder}
 
 
+def lay_out(params: PyTree, config: T5Config) -> PyTree:
+  """Prepares, and transposes the decoder's matrices: for CPUs, once for good.
+
+  XLA's CPU kernels read a matrix [out, in] faster than [in, out], for a block
+  of a few tokens more than twice as fast (docs/performance.md). To transpose
+  them costs as much time as some ten tokens, which is why decoding, which
+  prepares in every call, does not do it by itself.
+
+  Args:
+    params: T5X parameter tree, or what `prepare` or this returned.
+    config: the network's hyperparameters.
+
+  Returns:
+    A tree that decodes as that of `prepare` does.
+  """
+  flat = parameters.flatten(prepare(params, config))
+  return parameters.unflatten(
+      dict(transposed(path, leaf) for path, leaf in flat.items())
+  )
+
+
+def pays_to_lay_out(params: PyTree) -> bool:
+  """Whether `lay_out` makes this machine faster: large models, on a CPU.
+
+  What fits a CPU's caches gains nothing.
+
+  Args:
+    params: parameter tree.
+
+  Returns:
+    True for 2^29 bytes and more where JAX computes on the CPU.
+  """
+  size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+  return jax.default_backend() == 'cpu' and size >= 2**29
+
+
+def transposed(path: Path, leaf: Any) -> tuple[Path, Any]:
+  """A leaf of `prepare`'s tree as `lay_out` has it.
+
+  Args:
+    path: of a parameter.
+    leaf: the array.
+
+  Returns:
+    Path and array: of its own name and [out, in] where the leaf is a matrix
+    that the decoder multiplies blocks with, else as they came.
+  """
+  shape = _transposed_shape(path, leaf.shape)
+  if shape is None:
+    return path, leaf
+  return (*path[:-1], _TRANSPOSED), leaf.reshape(shape[::-1]).T
+
+
+def dense(params: PyTree, x: jax.Array, dtype: Any = None) -> jax.Array:
+  """A block times a layer's matrix, laid out or not.
+
+  Args:
+    params: the layer's, from `prepare` or `lay_out`.
+    x: [..., in].
+    dtype: to sum in, and of the result; by default that of x.
+
+  Returns:
+    [..., out], in one axis where a kernel has several.
+  """
+  if _TRANSPOSED in params:
+    matrix, axis = params[_TRANSPOSED], 1
+  else:
+    matrix, axis = params['kernel'].reshape(x.shape[-1], -1), 0
+  common = jnp.promote_types(x.dtype, matrix.dtype)
+  return lax.dot_general(
+      x.astype(common),
+      matrix.astype(common),
+      (((x.ndim - 1,), (axis,)), ((), ())),
+      preferred_element_type=dtype,
+  )
+
+
+def _transposed_shape(
+    path: Path, shape: tuple[int, ...]
+) -> tuple[int, int] | None:
+  """Shape [out, in] that a leaf has in a laid out tree, None if it stays."""
+  if path[0] != 'decoder' or path[-1] != 'kernel':
+    return None
+  if path[-3:-1] in _ENCODED:
+    return None
+  size = math.prod(shape)
+  fan_in = size // shape[-1] if path[-2] == 'out' else shape[0]
+  return size // fan_in, fan_in
+
+
+def _untransposed(params: PyTree, config: T5Config) -> PyTree:
+  """A laid out tree with shapes as before; what is of another size stays."""
+  flat = parameters.flatten(params)
+  for path, shape in parameters.param_shapes(config).items():
+    other = (*path[:-1], _TRANSPOSED)
+    if other in flat and flat[other].shape == _transposed_shape(path, shape):
+      flat[path] = jax.ShapeDtypeStruct(shape, flat.pop(other).dtype)
+  return parameters.unflatten(flat)
+
+
 def check(params: PyTree, config: T5Config, model: str) -> None:
   """Checks that a tree, prepared or not, is the one the config describes.
 
@@ -78,13 +189,14 @@ def check(params: PyTree, config: T5Config, model: str) -> None:
     params = {**params, 'decoder': decoder}
   if 'layers_0' in params.get('decoder', {}):  # as `prepare` leaves them
     config = dataclasses.replace(config, scan_axis=None)
+    params = _untransposed(params, config)
   check_params(params, config, model)
 
 
-def logits_kernel(params: PyTree, config: T5Config) -> jax.Array:
-  """The matrix [emb_dim, vocab] of the logits, from prepared parameters."""
-  layer = _TIED_LOGITS if config.logits_via_embedding else 'logits_dense'
-  return params['decoder'][layer]['kernel']
+def logits_layer(params: PyTree, config: T5Config) -> PyTree:
+  """The layer [emb_dim, vocab] of the logits, from prepared parameters."""
+  tied = config.logits_via_embedding
+  return params['decoder'][_TIED_LOGITS if tied else 'logits_dense']
 
 
 def _has_tied_logits(params: PyTree) -> bool:

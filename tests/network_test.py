@@ -242,6 +242,38 @@ def test_stacked_layers_decode_as_the_same_layers_apart(axis):
   same(stacking.stack(prepared, axis), jax.tree.map(jnp.asarray, stacked))
 
 
+def test_laid_out_parameters_decode_the_same(case):
+  """Every matrix of a block transposed: same logits, same check, by any way."""
+  decoder = case.decoder
+  plain = decoder.prepare(case.params)
+  laid_out = decoder.lay_out(case.params)
+  decoder.check(laid_out, 'target')
+  same(decoder.lay_out(plain), laid_out)
+  same(decoder.lay_out(laid_out), laid_out)
+  same(decoder.prepare(laid_out), laid_out)
+  kernels = {
+      path[1:-1]
+      for path in parameters.flatten(laid_out)
+      if path[0] == 'decoder' and path[-1] == 'kernel'
+  }
+  assert all(path[1] == 'encoder_decoder_attention' for path in kernels)
+  got = decoder.logits(laid_out, case.inputs, case.tokens)
+  np.testing.assert_allclose(
+      got, decoder.logits(plain, case.inputs, case.tokens), atol=2e-5
+  )
+
+
+def test_a_laid_out_matrix_of_another_size_is_refused(case):
+  laid_out = parameters.flatten(case.decoder.lay_out(case.params))
+  path = next(
+      path for path in laid_out if path[-3:] == ('mlp', 'wo', 'transposed')
+  )
+  with pytest.raises(ValueError, match='mlp/wo/kernel: config wants.*nothing'):
+    case.decoder.check(
+        parameters.unflatten(laid_out | {path: laid_out[path].T}), 'target'
+    )
+
+
 def test_stacked_layers_are_checked():
   decoder = T5(dataclasses.replace(_SCALABLE, scan_axis=1))
   params = helpers.random_params(_SCALABLE, 7)

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import t5x_specdec
+from t5x_specdec import parameters
+from t5x_specdec import preparation
 from t5x_specdec import sampling
 from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import protocol
@@ -55,13 +57,19 @@ class OurWorker(JaxWorker):
     return {}, Array.of(np.asarray(logits))
 
   def ready(self) -> None:
-    """Prepares models whose preparation is more than a cast, as a user does."""
+    """Prepares the models as `pair.read_model` does, a leaf at a time."""
     for name, config in self.configs.items():
-      self._prepared[name] = self.params(name)
+      params = self.params(name)
+      lay_out = preparation.pays_to_lay_out(params)
       if config.logits_via_embedding:
-        prepare = jax.jit(T5(config).prepare, donate_argnums=0)
-        self._prepared[name] = prepare(self._prepared[name])
-    self._leaves.clear()
+        params = jax.jit(T5(config).prepare, donate_argnums=0)(params)
+      flat = parameters.flatten(params)
+      del params, self._leaves[name]
+      if lay_out:
+        for path in tuple(flat):
+          path, leaf = preparation.transposed(path, flat.pop(path))
+          flat[path] = jax.block_until_ready(leaf)
+      self._prepared[name] = parameters.unflatten(flat)
 
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
