@@ -71,7 +71,9 @@ class OneHotDraft:
     """No state."""
     return ()
 
-  def propose(self, params, state, tokens, positions, method, gamma, keys):
+  def propose(
+      self, params, state, tokens, positions, method, gamma, room, keys
+  ):
     """Counts up from the last token; row 1 of 3 drafts one token fewer."""
     last = jnp.take_along_axis(tokens, positions[:, None], axis=1)
     drafts = (last + 1 + jnp.arange(gamma)) % self.vocab_size

@@ -107,7 +107,8 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
 
   def propose(state, at):
     at = jnp.broadcast_to(at, [rows])
-    return draft.propose(params, state, text, at, method, gamma, keys)
+    room = jnp.full([rows], gamma)
+    return draft.propose(params, state, text, at, method, gamma, room, keys)
 
   shapes = jax.eval_shape(propose, state, positions[0])[0]
   empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
