@@ -78,7 +78,7 @@ class OneHotDraft:
     last = jnp.take_along_axis(tokens, positions[:, None], axis=1)
     drafts = (last + 1 + jnp.arange(gamma)) % self.vocab_size
     rows = jnp.arange(tokens.shape[0])
-    lengths = gamma - (rows % 3 == 1).astype(jnp.int32)
+    lengths = jnp.maximum(gamma - (rows % 3 == 1).astype(jnp.int32), 0)
     return Proposal(drafts.astype(jnp.int32), lengths, None), state
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Two sources of drafts: the second serves the rows where the first has none."""
+"""Two sources of drafts: the second serves the rows that the first does not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Chain:
   @property
   def _then(self) -> Draft:
     if self.then is None:
-      raise ValueError(f'nothing follows the first draft of {self}')
+      raise ValueError(f'{self} needs a second draft, or a draft_module')
     return self.then
 
   @property

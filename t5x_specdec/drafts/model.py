@@ -19,7 +19,6 @@ from t5x_specdec.drafts.base import Proposal
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
-
 # Tokens of text in a block that fills a hole: such a block costs about as much
 # as one token does.
 _CATCH_UP = 8
