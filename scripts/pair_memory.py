@@ -38,6 +38,7 @@ from t5x import partitioning
 from t5x import utils
 from t5x.infer import infer  # the run file configures it, as in infer.py
 
+from t5x_specdec.gamma import as_policy
 from t5x_specdec.network import T5
 from t5x_specdec.pair_tree import split_draft
 
@@ -147,7 +148,8 @@ class Measurement:
         lambda spec: jax.sharding.NamedSharding(mesh, spec), self._axes
     )
     # The longest position and the slots after it: see `decoding`.
-    width = self._batch['decoder_input_tokens'].shape[1] + model.gamma + 2
+    largest = max(as_policy(model.gamma).gammas)
+    width = self._batch['decoder_input_tokens'].shape[1] + largest + 2
     names = ('target', 'draft')
     modules = (model.module, model.draft_module)
     trees = split_draft(self._params), split_draft(shardings)

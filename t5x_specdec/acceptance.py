@@ -49,7 +49,8 @@ def _leading(stands: jax.Array, lengths: jax.Array) -> jax.Array:
 def _last(stands: jax.Array, lengths: jax.Array) -> jax.Array:
   """The last i for which prefix i stands, of bool[rows, gamma]; 0 for none."""
   i = jnp.arange(1, stands.shape[1] + 1)
-  return jnp.max(jnp.where(stands & (i <= lengths[:, None]), i, 0), axis=1)
+  last = jnp.where(stands & (i <= lengths[:, None]), i, 0)
+  return jnp.max(last, axis=1, initial=0)
 
 
 def accept_greedy(

@@ -26,6 +26,9 @@ from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import as_draft
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import NoDraft
+from t5x_specdec.gamma import as_policy
+from t5x_specdec.gamma import Fixed
+from t5x_specdec.gamma import Policy
 from t5x_specdec.loop import DecodeResult
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
@@ -51,7 +54,7 @@ def _run(
     draft_params: PyTree,
     inputs: ArrayLike | None,
     *,
-    gamma: int,
+    policy: Policy,
     prompts: ArrayLike | None,
     max_decode_len: int,
     eos_id: ArrayLike,
@@ -97,7 +100,7 @@ def _run(
       target=target,
       draft=draft,
       max_decode_len=max_decode_len,
-      gamma=gamma,
+      policy=policy,
       num_decodes=num_decodes,
       rescale_log_probs=rescale_log_probs,
       verification=verification,
@@ -114,7 +117,7 @@ def speculative_decode(
     *,
     prompts: ArrayLike | None = None,
     max_decode_len: int,
-    gamma: int = 5,
+    gamma: int | Policy = 5,
     eos_id: ArrayLike = 1,
     rng: jax.Array | None = None,
     row_keys: jax.Array | None = None,
@@ -145,7 +148,7 @@ def speculative_decode(
       where free, also between forced ones. Needed where `inputs` is None, which
       leaves the batch open. Zeros follow EOS even where tokens were forced.
     max_decode_len: length of the text, prompt included, in tokens.
-    gamma: drafts per round, >= 1.
+    gamma: drafts per round, >= 1, or a policy that picks it: `gamma.Adaptive`.
     eos_id: not 0; a row ends at the first generated `eos_id`, with one outside
       the vocabulary only at its length.
     rng: random key, typed or raw; default PRNGKey(0), as in T5X.
@@ -180,7 +183,7 @@ def speculative_decode(
       target_params,
       draft_params,
       inputs,
-      gamma=gamma,
+      policy=as_policy(gamma),
       prompts=prompts,
       max_decode_len=max_decode_len,
       eos_id=eos_id,
@@ -247,7 +250,7 @@ def autoregressive_decode(
       target_params,
       {},
       inputs,
-      gamma=0,
+      policy=Fixed(0),
       prompts=prompts,
       max_decode_len=max_decode_len,
       eos_id=eos_id,

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from t5x_specdec.stats import PER_GAMMA
 from t5x_specdec.stats import SPECULATION
 from t5x_specdec.stats import Stats
 
@@ -35,7 +36,7 @@ def keep(counters: Mapping[str, Any]) -> None:
   # This runs on the host in the middle of a decode: no JAX, and no error.
   for name, leaf in counters.items():
     rows = np.asarray(leaf)
-    last = rows.shape[-1:] if name == 'histogram' else ()
+    last = rows.shape[-1:] if name in PER_GAMMA else ()
     total = rows.reshape(-1, *last).sum(axis=0)
     before = _waiting.get(name, np.zeros(last, total.dtype))
     # Models of another gamma have histograms of another width.

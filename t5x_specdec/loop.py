@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from t5x_specdec import sampling
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
+from t5x_specdec.gamma import Policy
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.rounds import LoopState
 from t5x_specdec.rounds import Request
@@ -70,7 +71,7 @@ def _start(
         'target',
         'draft',
         'max_decode_len',
-        'gamma',
+        'policy',
         'num_decodes',
         'rescale_log_probs',
         'verification',
@@ -90,7 +91,7 @@ def decode(
     target: BlockDecoder,
     draft: Draft,
     max_decode_len: int,
-    gamma: int,
+    policy: Policy,
     num_decodes: int,
     rescale_log_probs: bool,
     verification: str,
@@ -101,9 +102,10 @@ def decode(
   draft_params = draft.prepare(draft_params)
   batch = keys.shape[0]
   rows = batch * num_decodes
+  largest = max(policy.gammas)
   # A row stands at most at max_decode_len, and a round looks at the gamma + 1
   # decoder inputs after it.
-  width = max_decode_len + gamma + 2
+  width = max_decode_len + largest + 2
   forced, opening = _start(prompts, rows, width)
 
   if max_decode_steps is None:
@@ -141,11 +143,10 @@ def decode(
       scores=jnp.zeros([rows], jnp.float32),
       target=target_state,
       draft=draft_state,
-      stats=Stats.zeros(rows, gamma),
-      trace=Trace.empty(rows, max_decode_len, gamma) if trace else None,
+      stats=Stats.zeros(rows, largest),
+      trace=Trace.empty(rows, max_decode_len, largest) if trace else None,
   )
-  state = lax.while_loop(
-      lambda state: ~jnp.all(state.ended),
+  rounds = [
       functools.partial(
           run_round,
           request=request,
@@ -156,8 +157,21 @@ def decode(
           gamma=gamma,
           rescale_log_probs=rescale_log_probs,
           rule=verification,
-      ),
-      state,
+      )
+      for gamma in policy.gammas
+  ]
+
+  def run_chosen(carry):
+    state, belief = carry
+    # A switch with a single branch is no switch: that branch, inline.
+    after = lax.switch(policy.choose(belief), rounds, state)
+    counters = jax.tree.map(jnp.subtract, after.stats, state.stats)
+    return after, policy.update(belief, counters)
+
+  state, _ = lax.while_loop(
+      lambda carry: ~jnp.all(carry[0].ended),
+      run_chosen,
+      (state, policy.init()),
   )
 
   text = state.tokens[:, 1 : max_decode_len + 1]

@@ -23,6 +23,7 @@ what is already so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+import dataclasses
 import functools
 from typing import Any
 
@@ -38,9 +39,12 @@ from t5x_specdec import decoding
 from t5x_specdec import inference
 from t5x_specdec import model_checks
 from t5x_specdec import pair_tree
+from t5x_specdec.drafts import Chain
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
+from t5x_specdec.gamma import as_policy
+from t5x_specdec.gamma import Policy
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.stats import SPECULATION
@@ -57,7 +61,7 @@ class _Speculative(models.BaseTransformerModel):
       draft_module: nn.Module | None = None,
       *,
       draft: Draft | ngram.Table | None = None,
-      gamma: int | None = None,
+      gamma: int | Policy | None = None,
       draft_vocabulary: seqio.Vocabulary | None = None,
       decode_fn: Callable[..., decoding.DecodeResult] | None = None,
       seed: int | None = None,
@@ -72,7 +76,10 @@ class _Speculative(models.BaseTransformerModel):
     kwargs = {**stock, **kwargs}
     if module is not None:
       kwargs['module'] = module
-    if (draft_module is None) == (draft is None):
+    chained = isinstance(draft, Chain) and draft.then is None
+    if (draft_module is None) == (draft is None) and not (
+        chained and draft_module is not None
+    ):
       raise ValueError(
           f'{"no draft" if draft is None else "two drafts"}: bind either '
           f'models.{name}.draft_module or, for a draft that is no model, '
@@ -97,7 +104,8 @@ class _Speculative(models.BaseTransformerModel):
     if draft_module is not None:
       config: Any = draft_module.config  # pyright: ignore
       model_checks.check_draft_bindings(self.module.config, config)
-      draft = ModelDraft(T5(config))
+      model = ModelDraft(T5(config))
+      draft = dataclasses.replace(draft, then=model) if chained else model  # pyright: ignore
       self._draft_init = self._STOCK(
           **{**kwargs, 'module': draft_module}
       ).get_initial_variables
@@ -106,8 +114,11 @@ class _Speculative(models.BaseTransformerModel):
           f'models.{name}.draft must be a source of drafts, such as '
           f'@drafts.PromptLookup(), got {draft!r}'
       )
-    if gamma is not None and gamma < 1:
-      raise ValueError(f'models.{name}.gamma must be >= 1, got {gamma}')
+    if gamma is not None:
+      try:
+        as_policy(gamma)
+      except ValueError as error:
+        raise ValueError(f'models.{name}.gamma: {error}') from error
     if draft_module is None:
       model_checks.check_no_checkpoint(draft)
     self._draft = draft
@@ -199,6 +210,8 @@ class _Speculative(models.BaseTransformerModel):
       )
     target_params, draft_params = pair_tree.split_draft(params)
     draft_params = draft_params or self._table
+    if isinstance(self._draft, Chain):
+      draft_params = {'first': {}, 'then': draft_params}
     return self.decode_fn(  # pyright: ignore
         self._target,
         self._draft,
@@ -244,7 +257,10 @@ class SpeculativeEncoderDecoderModel(_Speculative, models.EncoderDecoderModel):
     draft_module: the draft, likewise, of the same vocabulary.
     draft: instead of `draft_module`, a source of drafts that has no checkpoint:
       `drafts.PromptLookup()`, or a table of n-grams from `drafts.ngram.load`.
-    gamma: drafts per round; None leaves it to `decode_fn`.
+      Beside `draft_module`, a `drafts.Chain` of what is asked before it:
+      `drafts.Chain(drafts.PromptLookup())`.
+    gamma: drafts per round, or a policy such as `gamma.Adaptive(c=0.05)`; None
+      leaves it to `decode_fn`.
     draft_vocabulary: the draft's, compared with the output vocabulary; None
       says that it is the same.
     decode_fn: called like `decoding.speculative_decode`, which it defaults to.

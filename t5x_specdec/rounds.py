@@ -153,7 +153,8 @@ def run_round(
     draft: the source of drafts.
     target_params: from `target.prepare`.
     draft_params: from `draft.prepare`.
-    gamma: drafts per round.
+    gamma: drafts of this round, at most the counters' and the trace's; 0 is a
+      plain step.
     rescale_log_probs: whether scores include the sampling method.
     rule: how drafts are judged, a key of `acceptance.RULES`.
 
@@ -165,6 +166,9 @@ def run_round(
       request.keys, positions, gamma
   )
   with jax.named_scope('draft'):
+    room = _free_drafts(state, request, gamma)
+    # A row that has ended drafts nothing for others to wait for.
+    room = jnp.where(state.ended, 0, room)
     proposal, draft_state = draft.propose(
         draft_params,
         state.draft,
@@ -172,11 +176,9 @@ def run_round(
         positions,
         request.method,
         gamma,
+        room,
         draft_keys,
     )
-    room = _free_drafts(state, request, gamma)
-    # A row that has ended drafts nothing for others to wait for.
-    room = jnp.where(state.ended, 0, room)
     proposal = proposal.replace(lengths=jnp.minimum(proposal.lengths, room))
   with jax.named_scope('verify'):
     logits, target_state = verification.call_target(

@@ -13,6 +13,8 @@ import numpy as np
 
 # Where the aux of a T5X model has the counters of `Stats`.
 SPECULATION = 'speculation'
+# Counters with an axis of gamma + 1.
+PER_GAMMA = ('histogram', 'rounds_by_gamma')
 
 
 class Stats(struct.PyTreeNode):
@@ -25,7 +27,10 @@ class Stats(struct.PyTreeNode):
       ones and the first rejected one of each round.
     accepted: int32[...], drafts that were emitted.
     emitted: int32[...], tokens generated, EOS included, the prompt not.
-    histogram: int32[..., gamma + 1], rounds by the number of drafts accepted.
+    histogram: int32[..., gamma + 1], rounds by the number of drafts accepted;
+      gamma is the largest where it varies.
+    rounds_by_gamma: int32[..., gamma + 1], rounds by the gamma they were run
+      at.
     overlap: float32[...], sum(min(p, q)) added up over the judged drafts.
     nonfinite: int32[...], rounds in which the target's logits at a position
       that was used held a NaN or +inf, or nothing finite: the row's text is not
@@ -38,6 +43,7 @@ class Stats(struct.PyTreeNode):
   accepted: jax.Array
   emitted: jax.Array
   histogram: jax.Array
+  rounds_by_gamma: jax.Array
   overlap: jax.Array
   nonfinite: jax.Array
 
@@ -52,6 +58,7 @@ class Stats(struct.PyTreeNode):
         accepted=zero,
         emitted=zero,
         histogram=jnp.zeros([rows, gamma + 1], jnp.int32),
+        rounds_by_gamma=jnp.zeros([rows, gamma + 1], jnp.int32),
         overlap=jnp.zeros([rows], jnp.float32),
         nonfinite=zero,
     )
@@ -88,7 +95,9 @@ class Stats(struct.PyTreeNode):
     gamma = overlap.shape[1]
     was_judged = jnp.arange(gamma) < judged[:, None]
     live_int = live.astype(jnp.int32)
-    bins = jax.nn.one_hot(accepted, gamma + 1, dtype=jnp.int32)
+    width = self.histogram.shape[1]
+    bins = jax.nn.one_hot(accepted, width, dtype=jnp.int32)
+    ran_at = jax.nn.one_hot(gamma, width, dtype=jnp.int32)
     return Stats(
         rounds=self.rounds + live_int,
         drafted=self.drafted + live_int * lengths,
@@ -96,6 +105,7 @@ class Stats(struct.PyTreeNode):
         accepted=self.accepted + live_int * accepted,
         emitted=self.emitted + live_int * (count - forced),
         histogram=self.histogram + live_int[:, None] * bins,
+        rounds_by_gamma=self.rounds_by_gamma + live_int[:, None] * ran_at,
         overlap=self.overlap
         + jnp.sum(jnp.where(was_judged & live[:, None], overlap, 0.0), axis=1),
         nonfinite=self.nonfinite + (live & ~finite).astype(jnp.int32),
@@ -112,7 +122,8 @@ class Stats(struct.PyTreeNode):
     """Totals over all rows and the ratios the paper speaks of.
 
     Returns:
-      rounds, drafted, judged, accepted, emitted, nonfinite, histogram, and
+      rounds, drafted, judged, accepted, emitted, nonfinite, histogram,
+      rounds_by_gamma, and
       alpha_empirical: accepted / judged;
       alpha: Corollary 3.6, the mean of sum(min(p, q)) over the judged drafts;
       tokens_per_target_call: emitted / rounds, to hold against Equation 1.
@@ -120,10 +131,9 @@ class Stats(struct.PyTreeNode):
     """
     names = ('rounds', 'drafted', 'judged', 'accepted', 'emitted', 'nonfinite')
     total: dict = {name: int(np.sum(getattr(self, name))) for name in names}
-    histogram = np.asarray(self.histogram)
-    total['histogram'] = (
-        histogram.reshape(-1, histogram.shape[-1]).sum(axis=0).tolist()
-    )
+    for name in PER_GAMMA:
+      bins = np.asarray(getattr(self, name))
+      total[name] = bins.reshape(-1, bins.shape[-1]).sum(axis=0).tolist()
 
     def ratio(numerator, denominator):
       return numerator / denominator if denominator else None

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -40,6 +41,65 @@ def walltime_improvement(alpha: Array, gamma: Array, c: Array) -> Array:
     (1 - alpha^(gamma + 1)) / ((1 - alpha) (gamma c + 1)).
   """
   return expected_tokens(alpha, gamma) / (gamma * c + 1)
+
+
+def oracle_improvement(alpha: Array, c: Array) -> Array:
+  """Section 3.5: expected speed-up of an oracle that knows the next rejection.
+
+  It drafts just what will be accepted, 1 / (1 - alpha) - 1 tokens a round on
+  average, so no choice of gamma is faster.
+
+  Args:
+    alpha: acceptance rate in [0, 1], drafts being accepted independently.
+    c: time of one draft step over time of one target step, in [0, 1].
+
+  Returns:
+    1 / (1 - alpha + alpha c).
+  """
+  return 1 / (1 - alpha + alpha * c)
+
+
+def oracle_runs(rounds: Iterable[tuple[int, int]]) -> list[int]:
+  """Accepted drafts between one rejection and the next, along a text.
+
+  A round whose drafts were all accepted ends where it had no more of them and
+  not at a rejection. The oracle is given the benefit of the doubt: the target's
+  own token after them counts as one more draft that would have stood.
+
+  Args:
+    rounds: drafted and accepted drafts of each round of one text, in order, as
+      in `trace.Trace.rounds`.
+
+  Returns:
+    The length of each run; after it the target's own token stands. A run may be
+    0 long. They and one token each make up the text, except that EOS may have
+    ended it with an accepted draft.
+  """
+  runs, run = [], 0
+  for drafted, accepted in rounds:
+    run += accepted
+    if accepted < drafted:
+      runs.append(run)
+      run = 0
+    else:
+      run += 1
+  # What is left ends with the target's own token of the last round.
+  return [*runs, run - 1] if run else runs
+
+
+def oracle_walltime(runs: Array, c: Array) -> Array:
+  """Time in which the oracle of Section 3.5 decodes a recorded text.
+
+  Args:
+    runs: int[n], from `oracle_runs`.
+    c: time of one draft step over time of one target step; from 1 on drafts
+      never pay, and the oracle has none.
+
+  Returns:
+    In target steps: one per run, and c per draft.
+  """
+  runs = np.asarray(runs)
+  return len(runs) + np.minimum(c, 1.0) * np.sum(runs)
 
 
 def acceptance_rate(p: Array, q: Array) -> Array:

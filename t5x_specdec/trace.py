@@ -38,7 +38,8 @@ class Trace(struct.PyTreeNode):
 
   Attributes:
     drafted: int32[..., length, gamma], the drafts of the round that started
-      from each length of text, -1 where there is none.
+      from each length of text, -1 where there is none; gamma is the largest
+      where it varies.
     accepted: int32[..., length], drafts of that round that are in the text, -1
       where no round started.
     count: int32[..., length], tokens that round wrote: `accepted`, and one more
@@ -72,7 +73,7 @@ class Trace(struct.PyTreeNode):
     Args:
       live: bool[rows].
       positions: int32[rows], tokens of text before the round.
-      drafts: int32[rows, gamma].
+      drafts: int32[rows, gamma], of any gamma up to the trace's.
       lengths: int32[rows], drafts that are real.
       verified: int32[rows], drafts that verification let stand.
       count: int32[rows], tokens written; EOS may cut the verified ones short.
@@ -84,10 +85,14 @@ class Trace(struct.PyTreeNode):
     # Ended rows are filed out of range, and so nowhere.
     at = jnp.where(live, positions, self.accepted.shape[1])
     real = jnp.arange(drafts.shape[1]) < lengths[:, None]
+    missing = self.drafted.shape[2] - drafts.shape[1]
+    drafts = jnp.pad(
+        jnp.where(real, drafts, -1),
+        ((0, 0), (0, missing)),
+        constant_values=-1,
+    )
     return Trace(
-        drafted=self.drafted.at[rows, at].set(
-            jnp.where(real, drafts, -1), mode='drop'
-        ),
+        drafted=self.drafted.at[rows, at].set(drafts, mode='drop'),
         accepted=self.accepted.at[rows, at].set(
             jnp.minimum(verified, count), mode='drop'
         ),

@@ -54,7 +54,7 @@ def call_target(
     rest = ((0, 0), (0, proposal.tokens.shape[1]), (0, 0))
     return jnp.pad(logits, rest), target_state
 
-  if not may_abstain:
+  if not (may_abstain and proposal.tokens.shape[1]):
     return score(block)
   return lax.cond(
       jnp.any(proposal.lengths > 0), lambda: score(block), score_last

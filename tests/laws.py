@@ -71,12 +71,14 @@ class OneHotDraft:
     """No state."""
     return ()
 
-  def propose(self, params, state, tokens, positions, method, gamma, keys):
+  def propose(
+      self, params, state, tokens, positions, method, gamma, room, keys
+  ):
     """Counts up from the last token; row 1 of 3 drafts one token fewer."""
     last = jnp.take_along_axis(tokens, positions[:, None], axis=1)
     drafts = (last + 1 + jnp.arange(gamma)) % self.vocab_size
     rows = jnp.arange(tokens.shape[0])
-    lengths = gamma - (rows % 3 == 1).astype(jnp.int32)
+    lengths = jnp.maximum(gamma - (rows % 3 == 1).astype(jnp.int32), 0)
     return Proposal(drafts.astype(jnp.int32), lengths, None), state
 
 

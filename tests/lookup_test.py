@@ -28,8 +28,9 @@ def propose(draft, words, texts, gamma, padding=2):
   inputs = None if words is None else jnp.asarray(words)
   prompt = jnp.zeros([len(texts), 0], jnp.int32)
   state = draft.init({}, inputs, prompt, width)
+  room = jnp.full_like(positions, gamma)
   proposal, _ = draft.propose(
-      {}, state, jnp.asarray(tokens), positions, METHOD, gamma, None
+      {}, state, jnp.asarray(tokens), positions, METHOD, gamma, room, None
   )
   assert proposal.q is None
   return [

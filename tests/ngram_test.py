@@ -89,7 +89,14 @@ def test_drafts_go_on_from_the_text_and_from_each_other(order):
   keys = jax.random.split(jax.random.key(0), (4, 3))
   positions = jnp.asarray([len(text) for text in said])
   proposal, _ = draft.propose(
-      draft.prepare(params), (), jnp.asarray(tokens), positions, method, 3, keys
+      draft.prepare(params),
+      (),
+      jnp.asarray(tokens),
+      positions,
+      method,
+      3,
+      jnp.full([4], 3),
+      keys,
   )
   np.testing.assert_array_equal(proposal.lengths, 3)
   for row, text in enumerate(said):

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import t5x_models as cases
 
+from t5x_specdec.drafts import Chain
 from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
+from t5x_specdec.gamma import Adaptive
 
 pytestmark = pytest.mark.t5x
 
@@ -42,11 +44,39 @@ def test_lookup_needs_no_parameters_and_predicts_as_stock(name):
   assert np.asarray(aux['speculation']['drafted']).sum() > 0
 
 
+@pytest.mark.parametrize('name', ['t5_1_1', 'decoder_only'])
+def test_lookup_before_a_model_under_a_policy_predicts_as_stock(name):
+  case, batch = cases.pair(name), cases.batch_of(name)
+  want, _ = cases.predict(case.stock, case.params, batch)
+  model = cases.ours_of(
+      name,
+      gamma=Adaptive(gammas=(0, 1, 3), c=0.1),
+      draft=Chain(PromptLookup(2)),
+  )
+  tokens, aux = cases.predict(model, case.pair_params, batch, jit=True)
+  np.testing.assert_array_equal(tokens, want)
+  counters = jax.tree.map(np.asarray, aux['speculation'])
+  assert counters['accepted'].sum() > 0
+  assert counters['rounds_by_gamma'].shape == (len(want), 4)
+  np.testing.assert_array_equal(
+      counters['rounds_by_gamma'].sum(-1), counters['rounds']
+  )
+
+
+def test_a_bad_gamma_is_refused_by_the_models_name():
+  with pytest.raises(ValueError, match='Model.gamma: gamma must be .* got 0'):
+    cases.ours_of('t5_1_1', gamma=0)
+
+
 def test_one_draft_it_is():
   with pytest.raises(ValueError, match='no draft: bind either models.Spec'):
     cases.ours_of('t5_1_1', draft_module=None)
   with pytest.raises(ValueError, match='two drafts: bind either models.Spec'):
     cases.ours_of('t5_1_1', draft=PromptLookup())
+  with pytest.raises(ValueError, match='needs a second draft'):
+    cases.ours_of(
+        't5_1_1', draft_module=None, draft=Chain(PromptLookup())
+    )
 
 
 def test_predict_batch_sends_its_counters_to_the_log(caplog, monkeypatch):

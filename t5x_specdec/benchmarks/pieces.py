@@ -22,6 +22,7 @@ import numpy as np
 from t5x_specdec import sampling
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
@@ -107,7 +108,10 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
 
   def propose(state, at):
     at = jnp.broadcast_to(at, [rows])
-    return draft.propose(params, state, text, at, method, gamma, keys)
+    # Positions are apart; as from one round to the next, there is no hole.
+    state = state.replace(reach=at)
+    room = jnp.full([rows], gamma)
+    return draft.propose(params, state, text, at, method, gamma, room, keys)
 
   shapes = jax.eval_shape(propose, state, positions[0])[0]
   empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -161,7 +165,7 @@ def blocks(
 
 
 def proposals(
-    draft: Draft,
+    draft: ModelDraft,
     params: PyTree,
     state: Any,
     text: np.ndarray,
@@ -172,7 +176,7 @@ def proposals(
   """Drafts `gamma` tokens at each position: the whole draft phase.
 
   Args:
-    draft: the source of drafts.
+    draft: the draft model.
     params: from `draft.prepare`.
     state: from `encode_draft`; given away.
     text: int32[rows, max_len] decoder inputs.

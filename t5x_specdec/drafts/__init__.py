@@ -4,6 +4,7 @@
 
 from t5x_specdec.drafts.base import Draft
 from t5x_specdec.drafts.base import Proposal
+from t5x_specdec.drafts.chain import Chain
 from t5x_specdec.drafts.lookup import PromptLookup
 from t5x_specdec.drafts.model import as_draft
 from t5x_specdec.drafts.model import ModelDraft
@@ -11,6 +12,7 @@ from t5x_specdec.drafts.ngram import Ngram
 from t5x_specdec.drafts.none import NoDraft
 
 __all__ = [
+    'Chain',
     'Draft',
     'ModelDraft',
     'Ngram',

@@ -88,6 +88,7 @@ class Draft(Protocol):
       positions: jax.Array,
       method: Method,
       gamma: int,
+      room: jax.Array,
       keys: jax.Array,
   ) -> tuple[Proposal, Any]:
     """Drafts up to gamma tokens per row.
@@ -100,7 +101,10 @@ class Draft(Protocol):
       positions: int32[rows], position of each row's last token. It tells how
         many drafts of the round before were kept.
       method: the target's own sampling method (Section 2.2).
-      gamma: drafts to propose.
+      gamma: drafts to propose; 0 in a round without, which a draft with a
+        state is told of all the same: it may have to note the positions.
+      room: int32[rows] in [0, gamma], how many drafts of each row are used at
+        most; 0 where the row has ended. What is proposed beyond is cut off.
       keys: key[rows, gamma], one per draft.
 
     Returns:

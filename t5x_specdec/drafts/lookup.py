@@ -72,6 +72,7 @@ class PromptLookup:
       positions: jax.Array,
       method: Method,
       gamma: int,
+      room: jax.Array,
       keys: jax.Array,
   ) -> tuple[Proposal, jax.Array]:
     """Copies what followed the longest match; see `Draft.propose`."""

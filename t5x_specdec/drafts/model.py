@@ -19,14 +19,19 @@ from t5x_specdec.drafts.base import Proposal
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
+# Tokens of text in a block that fills a hole: such a block costs about as much
+# as one token does.
+_CATCH_UP = 8
+
 
 class ModelDraftState(struct.PyTreeNode):
   """The draft model's cache and how far it can be trusted.
 
   Attributes:
     cache: the decoder's own state.
-    reach: int32[rows]; slots below it hold the tokens fed last time. Of these,
-      the ones below the row's position were kept, whatever was accepted.
+    reach: int32[rows]; slots below it hold the tokens fed last time, and of
+      these the ones below the row's next position are those of the text,
+      whatever is accepted.
   """
 
   cache: Any
@@ -40,6 +45,9 @@ class ModelDraft:
   The last draft of a round is never fed back to the model that made it. When
   all are accepted its cache slot is a hole, which would cost acceptance in
   silence; so the first block of a round starts at the hole and is 2 wide.
+  Rounds in which this model had no say leave larger holes. They are filled from
+  the text, block by block, before it drafts again; a round that finds none pays
+  for asking, and for nothing else.
 
   Attributes:
     decoder: the draft model; it encodes the inputs with its own encoder.
@@ -80,7 +88,10 @@ class ModelDraft:
     if width:
       start = jnp.zeros([rows], jnp.int32)
       _, cache = self.decoder.decode_block(params, cache, prompt, start)
-    return ModelDraftState(cache, jnp.full([rows], width, jnp.int32))
+    # Past the first free slot of a prompt with gaps other tokens will stand.
+    opening = jnp.cumprod((prompt[:, 1:] != 0).astype(jnp.int32), axis=1)
+    reach = min(width, 1) + jnp.sum(opening, axis=1)
+    return ModelDraftState(cache, reach)
 
   def propose(
       self,
@@ -90,16 +101,24 @@ class ModelDraft:
       positions: jax.Array,
       method: Method,
       gamma: int,
+      room: jax.Array,
       keys: jax.Array,
   ) -> tuple[Proposal, ModelDraftState]:
     """Algorithm 1, step 1: x_i ~ q_i for i = 1..gamma; see `Draft.propose`."""
+    # What the last round rejected lies at and after the position.
     start = jnp.minimum(state.reach, positions)
+    if not gamma:
+      nothing = jnp.zeros([len(positions), 0], jnp.int32)
+      q = jnp.zeros([*nothing.shape, self.vocab_size])
+      proposal = Proposal(nothing, jnp.zeros_like(positions), q)
+      return proposal, ModelDraftState(state.cache, start)
+    cache, start = self._catch_up(
+        params, state.cache, tokens, positions, start, room > 0
+    )
     block = jnp.take_along_axis(
         tokens, start[:, None] + jnp.arange(2), axis=1
     )
-    logits, cache = self.decoder.decode_block(
-        params, state.cache, block, start
-    )
+    logits, cache = self.decoder.decode_block(params, cache, block, start)
     at = (positions - start)[:, None, None]
     last = jnp.take_along_axis(logits, at, axis=1)[:, 0]
     first, q_first = sampling.choose(last, method, keys[:, 0])
@@ -126,7 +145,58 @@ class ModelDraft:
         lengths=jnp.full_like(positions, gamma),
         q=jnp.concatenate([q_first[:, None], q_rest.swapaxes(0, 1)], axis=1),
     )
-    return proposal, ModelDraftState(cache, positions + gamma)
+    # The text takes over `room` of these drafts at most. A row that is not
+    # served may be left with a hole, of which two tokens are filled.
+    reach = jnp.where(
+        positions - start > 1,
+        start + 2,
+        positions + 1 + jnp.minimum(room, gamma - 1),
+    )
+    return proposal, ModelDraftState(cache, reach)
+
+  def _catch_up(
+      self,
+      params: PyTree,
+      cache: Any,
+      tokens: jax.Array,
+      positions: jax.Array,
+      start: jax.Array,
+      served: jax.Array,
+  ) -> tuple[Any, jax.Array]:
+    """Feeds the text until no row that is served lacks more than one token.
+
+    A block reaches past the position of a row that lacks less, where `tokens`
+    means nothing; slots there are not attended to before they are overwritten.
+
+    Args:
+      params: from `prepare`.
+      cache: the decoder's state.
+      tokens: int32[rows, max_len] decoder inputs.
+      positions: int32[rows], of each row's last token.
+      start: int32[rows] <= positions, the first slot that is not filled.
+      served: bool[rows].
+
+    Returns:
+      The decoder's state and `start`, now at least positions - 1 where served.
+    """
+    max_len = tokens.shape[1]
+    width = min(_CATCH_UP, max_len)
+
+    def lacks(carry):
+      _, start = carry
+      return jnp.any(served & (positions - start > 1))
+
+    def feed(carry):
+      cache, start = carry
+      # A block that would not fit starts earlier, on tokens that were fed.
+      start = jnp.minimum(start, max_len - width)
+      block = jnp.take_along_axis(
+          tokens, start[:, None] + jnp.arange(width), axis=1
+      )
+      _, cache = self.decoder.decode_block(params, cache, block, start)
+      return cache, jnp.minimum(start + width, positions)
+
+    return lax.while_loop(lacks, feed, (cache, start))
 
 
 def as_draft(draft: Draft | BlockDecoder) -> Draft:

@@ -127,9 +127,14 @@ class Ngram:
       positions: jax.Array,
       method: Method,
       gamma: int,
+      room: jax.Array,
       keys: jax.Array,
   ) -> tuple[Proposal, tuple[()]]:
     """Draws gamma tokens, each after the ones before; see `Draft.propose`."""
+    if not gamma:
+      nothing = jnp.zeros([len(positions), 0], jnp.int32)
+      q = jnp.zeros([*nothing.shape, self.vocab_size])
+      return Proposal(nothing, jnp.zeros_like(positions), q), state
     back = positions[:, None] - jnp.arange(self.order - 2, -1, -1)
     context = jnp.take_along_axis(tokens, jnp.maximum(back, 0), axis=1)
     context = jnp.where(back >= 0, context, -1)

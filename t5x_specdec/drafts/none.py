@@ -42,6 +42,7 @@ class NoDraft:
       positions: jax.Array,
       method: Method,
       gamma: int,
+      room: jax.Array,
       keys: jax.Array,
   ) -> tuple[Proposal, Any]:
     """Returns a proposal of length 0 in every row; see `Draft.propose`."""
