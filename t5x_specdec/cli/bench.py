@@ -24,7 +24,7 @@ from t5x_specdec.cli import demo
 from t5x_specdec.cli import options
 from t5x_specdec.pair import DEMO_PAIR
 
-# On a CPU products with few rows then cost a fraction of what XLA's own do.
+# On some CPUs products with few rows cost less than with XLA's own kernels.
 _ONEDNN = (
     '--xla_cpu_use_onednn=true '
     '--xla_cpu_experimental_onednn_fusion_type=LIBRARY_FUSION_TYPE_DOT'
