@@ -170,11 +170,12 @@ class Adaptive:
   @property
   def costs(self) -> np.ndarray:
     """Time of a round in target steps, d(gamma) + v(gamma): float64[gammas]."""
-    draft = self.draft_costs
-    if draft is None:
+    if self.c is not None:
       draft = np.multiply(self.gammas, self.c)
+    else:
+      draft = np.asarray(self.draft_costs)
     verify = 1.0 if self.verify_costs is None else self.verify_costs
-    return np.add(draft, verify)
+    return draft + np.asarray(verify)
 
   def init(self) -> jax.Array:
     """Every rate is as likely as any other, float32[rates]."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import functools
 
 from flax import struct
@@ -63,6 +64,58 @@ def _start(
   padding = width - 1 - prompts.shape[1]
   forced = jnp.pad(text, ((0, 0), (1, padding)))
   return forced, jnp.sum(opening, axis=1)
+
+
+def _run_rounds(
+    state: LoopState, policy: Policy, run: Callable[..., LoopState]
+) -> LoopState:
+  """Runs rounds until every row has ended, each at the gamma of its turn.
+
+  A round is compiled for each gamma, in a loop of its own that goes on as long
+  as the policy stays with it; they are in a loop that goes on until the end. A
+  switch would do the same, but XLA copies the caches for its branches in every
+  round, and updates them in place in loops.
+
+  Args:
+    state: before the first round.
+    policy: of gamma.
+    run: `run_round`, given all but the state and gamma.
+
+  Returns:
+    The state after the last round.
+  """
+
+  def is_live(carry):
+    return ~jnp.all(carry[0].ended)
+
+  if len(policy.gammas) == 1:
+    only = functools.partial(run, gamma=policy.gammas[0])
+    return lax.while_loop(is_live, lambda carry: (only(*carry),), (state,))[0]
+
+  def choose(belief):
+    return jnp.clip(policy.choose(belief), 0, len(policy.gammas) - 1)
+
+  def round_of(gamma):
+    def step(carry):
+      state, belief, _ = carry
+      after = run(state, gamma=gamma)
+      counters = jax.tree.map(jnp.subtract, after.stats, state.stats)
+      belief = policy.update(belief, counters)
+      return after, belief, choose(belief)
+
+    return step
+
+  def in_turn(carry):
+    for i, gamma in enumerate(policy.gammas):
+      carry = lax.while_loop(
+          lambda carry, i=i: is_live(carry) & (carry[2] == i),
+          round_of(gamma),
+          carry,
+      )
+    return carry
+
+  belief = policy.init()
+  return lax.while_loop(is_live, in_turn, (state, belief, choose(belief)))[0]
 
 
 @functools.partial(
@@ -146,7 +199,9 @@ def decode(
       stats=Stats.zeros(rows, largest),
       trace=Trace.empty(rows, max_decode_len, largest) if trace else None,
   )
-  rounds = [
+  state = _run_rounds(
+      state,
+      policy,
       functools.partial(
           run_round,
           request=request,
@@ -154,24 +209,9 @@ def decode(
           draft=draft,
           target_params=target_params,
           draft_params=draft_params,
-          gamma=gamma,
           rescale_log_probs=rescale_log_probs,
           rule=verification,
-      )
-      for gamma in policy.gammas
-  ]
-
-  def run_chosen(carry):
-    state, belief = carry
-    # A switch with a single branch is no switch: that branch, inline.
-    after = lax.switch(policy.choose(belief), rounds, state)
-    counters = jax.tree.map(jnp.subtract, after.stats, state.stats)
-    return after, policy.update(belief, counters)
-
-  state, _ = lax.while_loop(
-      lambda carry: ~jnp.all(carry[0].ended),
-      run_chosen,
-      (state, policy.init()),
+      ),
   )
 
   text = state.tokens[:, 1 : max_decode_len + 1]

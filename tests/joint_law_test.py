@@ -41,22 +41,6 @@ def test_soft_drafts(name, gamma, rule):
 
 
 @both_rules
-@pytest.mark.parametrize('gamma', [1, 3])
-@pytest.mark.parametrize('name', laws.EACH_KIND)
-def test_one_hot_drafts_of_ragged_length(name, gamma, rule):
-  tables = laws.toy_tables(1)
-  outputs = laws.sample(
-      tables,
-      gamma=gamma,
-      draft=laws.OneHotDraft(),
-      verification=rule,
-      **METHODS[name],
-  )
-  p_value, distance = laws.p_value(outputs, exact(tables, **METHODS[name]))
-  assert p_value > laws.FALSE_ALARM, (name, gamma, p_value, distance)
-
-
-@both_rules
 def test_draft_equal_to_target(rule):
   tables = (laws.toy_tables(2)[0],) * 2
   outputs = laws.sample(

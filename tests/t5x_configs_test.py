@@ -168,6 +168,34 @@ def test_lookup_needs_the_target_alone(parse):
     parse(*files, bindings=t5x_gin.REQUIRED)
 
 
+def test_a_policy_and_a_chain_are_bound_like_anything_else(parse):
+  from t5x_specdec import drafts
+  from t5x_specdec import gamma
+
+  bound = parse(
+      't5x/examples/t5/t5_1_1/base.gin',
+      'models/draft_t5_1_1_small.gin',
+      'runs/infer_speculative.gin',
+      '''
+from __gin__ import dynamic_registration
+from t5x_specdec import drafts
+from t5x_specdec import gamma
+from t5x_specdec import models
+models.SpeculativeEncoderDecoderModel:
+  draft = @drafts.Chain()
+  gamma = @gamma.Adaptive()
+drafts.Chain.first = @drafts.PromptLookup()
+gamma.Adaptive:
+  gammas = [0, 2, 4]
+  c = 0.05
+''',
+  )
+  model = bound['model']
+  assert model.gamma == gamma.Adaptive(gammas=(0, 2, 4), c=0.05)
+  assert model._draft.first == drafts.PromptLookup()
+  assert model._draft.then.vocab_size == model.module.config.vocab_size
+
+
 def test_the_decoder_only_run_file(parse):
   import t5x
 

@@ -116,10 +116,10 @@ class Chain:
     served = first.lengths > 0
     left = jnp.where(served, 0, room)
 
-    def ask(gamma):
+    def ask(state, gamma):
       return self._then.propose(
           params['then'],
-          state[1],
+          state,
           tokens,
           positions,
           method,
@@ -128,13 +128,17 @@ class Chain:
           keys[:, :gamma],
       )
 
-    def skip():
-      _, then_state = ask(0)
-      nothing, _ = jax.eval_shape(lambda: ask(gamma))
-      nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), nothing)
-      return nothing, then_state
-
-    then, then_state = lax.cond(jnp.any(left > 0), lambda: ask(gamma), skip)
+    # In a round that it sits out, `then` notes the positions.
+    _, noted = ask(state[1], 0)
+    nothing, _ = jax.eval_shape(lambda: ask(noted, gamma))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), nothing)
+    # Once or not at all: for a conditional XLA would copy the caches, which a
+    # loop updates in place.
+    then, then_state, _ = lax.while_loop(
+        lambda carry: carry[2],
+        lambda carry: (*ask(carry[1], gamma), jnp.bool_(False)),
+        (nothing, noted, jnp.any(left > 0)),
+    )
     return _select(served, first, then), (first_state, then_state)
 
 
