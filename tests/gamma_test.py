@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
+from t5x_specdec import oracle
 from t5x_specdec import theory
 from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import as_policy
@@ -176,9 +177,9 @@ def test_the_oracle_is_the_best_there_is(c):
         n += 1
       rounds.append((left, n))
       at += n + 1
-    runs = theory.oracle_runs(rounds)
+    runs = oracle.runs(rounds)
     assert sum(runs) + len(runs) == 7
-    found = theory.oracle_walltime(runs, c)
+    found = oracle.walltime(runs, c)
     assert found == pytest.approx(fastest(right, c)), right
 
 
@@ -189,12 +190,12 @@ def test_the_oracle_of_a_trace():
   # [1 1 x] 0 | [1 1 1] 1 | [1 x .] 0 | [1 x] 0 | [] 0
   counts = [(len(entry.drafted), entry.accepted) for entry in entries]
   assert counts == [(3, 2), (3, 3), (3, 1), (2, 1), (0, 0)]
-  runs = theory.oracle_runs(counts)
+  runs = oracle.runs(counts)
   assert runs == [2, 5, 1, 0]
-  assert theory.oracle_walltime(runs, 0.1) == pytest.approx(4.8)
+  assert oracle.walltime(runs, 0.1) == pytest.approx(4.8)
   # A rejection ends a text: what is left is no run.
-  assert theory.oracle_runs([(2, 2), (1, 0)]) == [3]
-  assert theory.oracle_runs([]) == []
+  assert oracle.runs([(2, 2), (1, 0)]) == [3]
+  assert oracle.runs([]) == []
 
 
 def test_the_oracle_on_average():
@@ -203,7 +204,7 @@ def test_the_oracle_on_average():
   right = np.random.default_rng(0).random(200_000) < alpha
   ends = np.flatnonzero(~right)
   runs = np.diff(ends) - 1
-  found = np.sum(runs + 1) / theory.oracle_walltime(runs, c)
+  found = np.sum(runs + 1) / oracle.walltime(runs, c)
   want = theory.oracle_improvement(alpha, c)
   assert found == pytest.approx(want, rel=0.01)
   alphas = np.linspace(0.01, 0.99, 99)

@@ -111,3 +111,171 @@ def test_equation_1_and_theorem_3_8():
   assert theory.expected_tokens(0.5, 1) == pytest.approx(1.5)
   assert theory.expected_tokens(1.0, 4) == 5
   assert round(float(theory.walltime_improvement(0.75, 7, 0.02)), 1) == 3.2
+
+
+# What the paper prints: alpha, gamma, and the two factors of Table 1.
+TABLE_1 = [
+    (0.6, 2, 1.53, 1.96),
+    (0.7, 3, 1.58, 2.53),
+    (0.8, 2, 1.23, 2.44),
+    (0.8, 5, 1.63, 3.69),
+    (0.9, 2, 1.11, 2.71),
+    (0.9, 10, 1.60, 6.86),
+]
+# Table 4: alpha, gamma, c, and the column Exp.
+TABLE_4 = [
+    (0.75, 7, 0.02, 3.2),
+    (0.80, 7, 0.04, 3.3),
+    (0.82, 7, 0.11, 2.5),
+    (0.62, 7, 0.02, 2.3),
+    (0.68, 5, 0.04, 2.4),
+    (0.71, 3, 0.11, 2.0),
+    (0.65, 5, 0.02, 2.4),
+    (0.73, 5, 0.04, 2.6),
+    (0.74, 3, 0.11, 2.0),
+    (0.53, 5, 0.02, 1.9),
+    (0.55, 3, 0.04, 1.8),
+    (0.56, 3, 0.11, 1.6),
+]
+
+
+def test_table_1():
+  """c = c_hat = 0; every printed figure, for arrays as for numbers."""
+  alphas, gammas, operations, speeds = np.array(TABLE_1).T
+  speed = theory.walltime_improvement(alphas, gammas, 0.0)
+  factor = theory.operations_factor(alphas, gammas, 0.0)
+  np.testing.assert_array_equal(np.round(speed, 2), speeds)
+  np.testing.assert_array_equal(np.round(factor, 2), operations)
+  for alpha, gamma, operation, speed in TABLE_1:
+    found = theory.operations_factor(alpha, gamma, 0.0)
+    assert round(float(found), 2) == operation
+    found = theory.walltime_improvement(alpha, gamma, 0.0)
+    assert round(float(found), 2) == speed
+
+
+def test_table_4():
+  """Within what two printed digits of alpha and c leave open."""
+  alphas, gammas, costs, printed = np.array(TABLE_4).T
+  found = theory.walltime_improvement(alphas, gammas, costs)
+  assert np.abs(found - printed).max() < 0.07
+
+
+rates = st.floats(0.0, 1.0)
+costs = st.floats(0.0, 1.2)
+
+
+@settings(max_examples=200, deadline=None)
+@given(rates, costs)
+def test_the_best_gamma_is_best_and_as_good_as_promised(alpha, c):
+  """Figure 3 by trying all; Corollary 3.9."""
+  largest = 40
+  best = int(theory.best_gamma(alpha, c, largest))
+  speeds = [
+      sum(alpha**i for i in range(gamma + 1)) / (gamma * c + 1)
+      for gamma in range(largest + 1)
+  ]
+  assert speeds[best] == pytest.approx(max(speeds))
+  promised = float(theory.guaranteed_improvement(alpha, c))
+  assert max(speeds) >= promised * (1 - 1e-12)
+  if alpha > c:
+    assert promised == pytest.approx((1 + alpha) / (1 + c))
+  else:
+    assert promised == 1
+    # No gamma improves at all.
+    assert max(speeds) <= 1 + 1e-12
+  oracle = float(theory.oracle_improvement(alpha, c))
+  assert oracle >= max(speeds) * (1 - 1e-12)
+
+
+def test_figure_3():
+  """Best gamma rises with alpha and falls with c; hand-checked places."""
+  alphas = np.linspace(0.3, 0.9, 61)[:, None]
+  found = theory.best_gamma(alphas, np.array([0.01, 0.02, 0.05, 0.1]))
+  assert np.all(np.diff(found, axis=0) >= 0)
+  assert np.all(np.diff(found, axis=1) <= 0)
+  # 1.8 / 1.5 at gamma 1 against 2.44 / 2 at 2 and 2.952 / 2.5 at 3.
+  assert theory.best_gamma(0.8, 0.5) == 2
+  assert theory.best_gamma(0.5, 0.6) == 0
+  assert theory.best_gamma(0.5, 0.0, 9) == 9
+
+
+def test_the_oracle_by_simulation():
+  """Rounds whose draft ends just where the target would reject."""
+  rng = np.random.default_rng(0)
+  alpha, c = 0.8, 0.1
+  drafts = rng.geometric(1 - alpha, 200_000) - 1
+  speed = np.sum(drafts + 1) / np.sum(1 + c * drafts)
+  assert theory.oracle_improvement(alpha, c) == pytest.approx(speed, rel=0.01)
+  assert theory.oracle_improvement(alpha, 2.0) == 1  # it drafts nothing
+  assert theory.oracle_improvement(1.0, 0.0) == np.inf
+
+
+def test_the_oracle_gains_about_sixty_percent_at_most():
+  """Section 3.5, over the alphas and costs of the paper's tables."""
+  alphas, costs = np.meshgrid(np.linspace(0.5, 0.9, 41), [0.02, 0.04, 0.11])
+  ratios = theory.oracle_ratio(alphas, costs)
+  assert np.all(ratios >= 1)
+  assert 1.5 < ratios.max() < 1.65
+
+
+@pytest.mark.parametrize('alpha', [0.0, 0.3, 0.75, 0.99, 1.0])
+def test_the_law_of_tokens_by_simulation(alpha):
+  """Algorithm 1 on independent acceptances, against Equation 1 and its law."""
+  rows, gamma = 200_000, 5
+  rng = np.random.default_rng(1)
+  stands = rng.random([rows, gamma]) < alpha
+  tokens = 1 + np.sum(np.cumprod(stands, axis=1), axis=1)
+  law = theory.tokens_law(alpha, gamma)
+  assert law.sum() == pytest.approx(1)
+  counts = np.bincount(tokens, minlength=gamma + 2)[1:]
+  error = np.sqrt(law * (1 - law) / rows)
+  assert np.all(np.abs(counts / rows - law) <= 5 * error + 1e-12)
+  mean = law @ np.arange(1, gamma + 2)
+  assert mean == pytest.approx(float(theory.expected_tokens(alpha, gamma)))
+
+
+def test_expected_tokens_near_certainty_in_float32():
+  """As 1 - alpha^(gamma + 1) it would be off by a percent."""
+  alpha = np.float32(1 - 2.0**-20)
+  exact = sum(float(alpha) ** i for i in range(8))
+  found = jax.jit(theory.expected_tokens)(alpha, 7)
+  assert float(found) == pytest.approx(exact, rel=1e-5)
+
+
+def test_formulas_broadcast_under_jit():
+  """Traced arrays give what NumPy gives."""
+  alphas, costs = np.array([[0.1], [0.7], [1.0]]), np.array([0.02, 0.5])
+  for formula in (
+      lambda a, c: theory.walltime_improvement(a, 4, c),
+      lambda a, c: theory.operations_factor(a, 4, c),
+      theory.guaranteed_improvement,
+      theory.best_gamma,
+      theory.oracle_ratio,
+      lambda a, c: theory.tokens_law(a * (1 - c), 3),
+  ):
+    here, there = formula(alphas, costs), jax.jit(formula)(alphas, costs)
+    assert isinstance(here, np.ndarray)
+    np.testing.assert_allclose(here, there, rtol=1e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(laws, st.integers(0, 2**32 - 1), st.floats(0.01, 1.0))
+def test_divergence_and_lenient_acceptance(weights, seed, lenience):
+  """Theorem 3.5: what D_LK leaves; A.5: as drawing from q and judging."""
+  p = np.array(weights) / sum(weights)
+  q = np.random.default_rng(seed).dirichlet(np.ones(len(p)))
+  rate = theory.acceptance_rate(p, q)
+  assert rate == pytest.approx(1 - theory.divergence(p, q))
+  judged = np.sum(q * np.minimum(1, p / (lenience * q)), where=q > 0)
+  assert theory.acceptance_rate(p, q, lenience) == pytest.approx(judged)
+  both = theory.alpha(np.stack([p, q]), np.stack([q, q]), lenience)
+  assert both == pytest.approx((judged + 1) / 2)
+
+
+def test_survival_under_block_verification():
+  """At gamma 2 it is the check value's: 2/3, then 11/9 - 2/3."""
+  at_least = theory.survival_by_blocks(P, Q, 2)
+  np.testing.assert_allclose(at_least, [1, 2 / 3, 5 / 9])
+  np.testing.assert_allclose(
+      theory.law_of_survival(at_least), [1 / 3, 1 / 9, 5 / 9]
+  )
