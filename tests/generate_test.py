@@ -300,12 +300,22 @@ def test_help_is_complete(capsys):
   assert 'generate' in parsers
   for name, parser in parsers.items():
     assert name in overview
-    with pytest.raises(SystemExit) as stop:
-      main.main([name, '--help'])
-    assert stop.value.code == 0
-    out = capsys.readouterr().out
-    for action in parser._actions:
-      assert action.help, (name, action)
+    _check_help(capsys, [name], parser)
+
+
+def _check_help(capsys, path, parser):
+  """What `path --help` says of each argument; nested subcommands too."""
+  with pytest.raises(SystemExit) as stop:
+    main.main([*path, '--help'])
+  assert stop.value.code == 0
+  out = capsys.readouterr().out
+  for action in parser._actions:
+    assert action.help, (path, action)
+    if isinstance(action, argparse._SubParsersAction):
+      for name, inner in action.choices.items():
+        assert name in out
+        _check_help(capsys, [*path, name], inner)
+    else:
       assert (action.option_strings or [action.dest])[-1] in out
 
 
