@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from t5x_specdec.cli import lines as text_lines
 from t5x_specdec.cli import options
 from t5x_specdec.cli import runner
+from t5x_specdec.cli import setup
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   lines = text_lines.read(args.input)
   text_lines.check_output(args.output, args.input)
-  pair = runner.load(args)
+  pair = setup.load(args)
   runner.check(pair, args)
   args.repeats = int(args.compare)  # else compilation would be timed
   predictions: list[dict[str, Any]] = []

@@ -21,6 +21,7 @@ from t5x_specdec.drafts.lookup import PromptLookup
 from t5x_specdec.drafts.model import ModelDraft
 from t5x_specdec.drafts.ngram import Table
 from t5x_specdec.parameters import PyTree
+from t5x_specdec.vocabulary import Vocabulary
 
 KINDS = ('model', 'unigram', 'bigram', 'ngram', 'lookup', 'chain')
 # Kinds that a model, and kinds that a table of n-grams, belongs to.
@@ -74,6 +75,24 @@ def _chain(decoder: BlockDecoder, params: PyTree) -> tuple[Draft, PyTree]:
   except ImportError:
     raise ValueError('the draft `chain` is not available yet') from None
   return Chain(first=PromptLookup(), then=ModelDraft(decoder)), params
+
+
+def check_same_vocabulary(
+    table: Table, name: str, vocabulary: Vocabulary
+) -> None:
+  """Raises ValueError where n-grams are of another vocabulary.
+
+  Args:
+    table: of n-grams.
+    name: of its file.
+    vocabulary: the target's.
+  """
+  if table.fingerprint != vocabulary.fingerprint:
+    raise ValueError(
+        f'target and draft must share one vocabulary, but the n-grams of {name}'
+        f' are of one with SHA-256 {table.fingerprint[:12]}... and '
+        f'{vocabulary.path} has {vocabulary.fingerprint[:12]}...'
+    )
 
 
 def truncated(table: Table, order: int | None) -> Table:
