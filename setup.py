@@ -101,6 +101,7 @@ setuptools.setup(
         '': ['*.gin', '*.css', '*.html', '*.js'],
         't5x_specdec.demo_pair': [
             'CARD.md',
+            'bigrams.npz',
             'test.tsv',
             'vocabulary.model',
             '*/checkpoint_*/checkpoint',

@@ -11,6 +11,7 @@ Stages, in order; each continues where an interrupted run of it stopped:
       --teacher target --start draft --folder draft_distilled --minutes 8
   python scripts/train_demo.py compare --work out/demo \
       --drafts draft draft_distilled
+  python scripts/train_demo.py bigrams --work out/demo
   python scripts/train_demo.py export --work out/demo --draft draft_distilled
   python scripts/train_demo.py evaluate --work out/demo --draft draft_distilled
 
@@ -34,6 +35,10 @@ from demo_training import states
 from demo_training import train
 from demo_training import vocabulary
 import jax
+
+from t5x_specdec.drafts import ngram
+from t5x_specdec.vocabulary import EOS_ID
+from t5x_specdec.vocabulary import Vocabulary
 
 
 def _encoded(args, split):
@@ -99,6 +104,19 @@ def run_training(args: argparse.Namespace) -> None:
       for split in ('train', 'dev')
   )
   trainer.run(train_batches, dev_batches)
+
+
+def count_bigrams(args: argparse.Namespace) -> None:
+  """Writes bigrams.npz, of the training pairs' German."""
+  words = Vocabulary(args.work / 'vocabulary.model')
+  texts = [
+      [*words.encode(german), EOS_ID]
+      for _, german in data.read_pairs(args.work / 'train.tsv')
+  ]
+  draft, params = ngram.count(texts, words.size, 2)
+  path = args.work / 'bigrams.npz'
+  ngram.save(path, ngram.Table(draft, params, words.fingerprint))
+  print(f'{len(params["tokens"]):,} n-grams, {path.stat().st_size:,} bytes')
 
 
 def run_export(args: argparse.Namespace) -> None:
@@ -172,6 +190,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         f'--{field.name}', type=type(field.default), default=field.default
     )
+
+  stage('bigrams', count_bigrams)
 
   sub = stage('export', run_export)
   sub.add_argument('--models', nargs='+', default=sizes.MODELS)

@@ -41,6 +41,7 @@ from t5x_specdec import model_checks
 from t5x_specdec import pair_tree
 from t5x_specdec.drafts import Chain
 from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
 from t5x_specdec.gamma import as_policy
@@ -100,7 +101,7 @@ class _Speculative(models.BaseTransformerModel):
     self._table = {}
     if isinstance(draft, ngram.Table):
       model_checks.check_table(draft, self.output_vocabulary)
-      draft, self._table, _ = draft
+      draft, self._table, _ = kinds.resized(draft, self._target.vocab_size)
     if draft_module is not None:
       config: Any = draft_module.config  # pyright: ignore
       model_checks.check_draft_bindings(self.module.config, config)

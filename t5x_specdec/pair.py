@@ -20,6 +20,8 @@ from t5x_specdec.vocabulary import Vocabulary
 
 # English to German, trained on LibreOffice's help: see its CARD.md.
 DEMO_PAIR = pathlib.Path(__file__).parent / 'demo_pair'
+# Bigrams of the German texts that the pair was trained on.
+DEMO_TABLE = DEMO_PAIR / 'bigrams.npz'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,37 @@ def read_model(
   return Model(decoder, params, checkpoint.path, checkpoint.step)
 
 
+def read_checked(
+    name: str,
+    path: str | os.PathLike[str],
+    vocabulary: Vocabulary,
+    *,
+    dtype: str = 'float32',
+) -> Model:
+  """Reads a model and checks that it scores every piece of a vocabulary.
+
+  Args:
+    name: what it is called in an error, 'target' or 'draft'.
+    path: see `read_model`.
+    vocabulary: of the model.
+    dtype: see `read_model`.
+
+  Returns:
+    The model.
+
+  Raises:
+    FileNotFoundError: no such directory.
+    ValueError: no usable checkpoint, or one with fewer rows than pieces.
+  """
+  model = read_model(path, dtype=dtype)
+  if model.decoder.vocab_size < vocabulary.pieces:
+    raise ValueError(
+        f'vocabulary {vocabulary.path} has {vocabulary.pieces} pieces, but the '
+        f'{name} at {model.path} scores only {model.decoder.vocab_size}'
+    )
+  return model
+
+
 def read_pair(
     target: str | os.PathLike[str],
     draft: str | os.PathLike[str],
@@ -104,16 +137,11 @@ def read_pair(
   words = Vocabulary(vocabulary)
   if draft_vocabulary is not None:
     check_same(words, Vocabulary(draft_vocabulary))
-  pair = Pair(
-      read_model(target, dtype=dtype), read_model(draft, dtype=dtype), words
+  return Pair(
+      read_checked('target', target, words, dtype=dtype),
+      read_checked('draft', draft, words, dtype=dtype),
+      words,
   )
-  for name, model in (('target', pair.target), ('draft', pair.draft)):
-    if model.decoder.vocab_size < words.pieces:
-      raise ValueError(
-          f'vocabulary {words.path} has {words.pieces} pieces, but the {name} '
-          f'at {model.path} scores only {model.decoder.vocab_size}'
-      )
-  return pair
 
 
 def read_demo_pair() -> Pair:

@@ -11,7 +11,10 @@ import t5x_specdec
 from t5x_specdec import theory
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import main
+from t5x_specdec.drafts import kinds
+from t5x_specdec.drafts import ngram
 from t5x_specdec.pair import DEMO_PAIR
+from t5x_specdec.pair import DEMO_TABLE
 from t5x_specdec.pair import read_demo_pair
 
 
@@ -59,6 +62,44 @@ def test_own_text_without_colours(capsys):
   assert 'texts identical' in out
   assert '\x1b[' not in out
   assert 'error' not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['unigram', 'bigram', 'lookup'])
+def test_drafts_without_a_model_change_no_text(kind, capsys):
+  status, out, err = run(
+      capsys, '--draft', kind, '--n', '2', '--gamma', '2', '--json'
+  )
+  assert status == 0
+  result = json.loads(out.splitlines()[-1])
+  summary = result['summary']
+  assert summary['draft'] == kind
+  assert summary['identical'] is True
+  # No model, no step of it to set against the target's.
+  assert summary['c'] is None and summary['predicted_speedup'] is None
+  assert 'draft step' not in err
+  assert summary['accepted'] > 0
+  # At temperature 0 both laws are certain, so overlap is acceptance.
+  assert summary['alpha'] == pytest.approx(summary['alpha_empirical'])
+  # Lookup says nothing where nothing has been said before.
+  every = summary['drafted'] > summary['emitted']
+  assert every == (kind != 'lookup')
+
+
+def test_the_bigrams_are_the_vocabulary_s_own_and_german():
+  pair = read_demo_pair()
+  table = ngram.load(DEMO_TABLE)
+  kinds.check_same_vocabulary(table, 'bigrams.npz', pair.vocabulary)
+  draft, params = kinds.make(
+      'bigram', pair.target.decoder.vocab_size, table=table
+  )
+  assert isinstance(draft, ngram.Ngram)
+  start = draft.law(draft.prepare(params), np.array([[0]]))[0]
+  say = pair.vocabulary.encode('Wählen Sie')
+  assert int(np.argmax(start)) == say[0]
+  after = draft.law(draft.prepare(params), np.array([[say[0]]]))[0]
+  assert int(np.argmax(after)) == say[1]
+  assert after[say[1]] > 0.5
 
 
 def test_number_of_sentences_is_checked(capsys):

@@ -16,6 +16,7 @@ import t5x_specdec
 from t5x_specdec import T5Config
 from t5x_specdec.cli import main
 from t5x_specdec.config_reader import config_from_params
+from t5x_specdec.drafts import ngram
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 from t5x_specdec.vocabulary import Vocabulary
 
@@ -110,6 +111,50 @@ def test_lines_are_what_the_library_decodes(folder, capsys):
   assert '7 lines' in err
 
 
+@pytest.fixture(scope='module')
+def table(folder):
+  """Trigrams of the texts, of the pair's vocabulary."""
+  words = Vocabulary(folder / 'words.model')
+  texts = [[*words.encode(line), 1] for line in TEXT]
+  path = folder / 'trigrams.npz'
+  counted = ngram.count(texts, words.size, 3)
+  # Its size, with sentinels, is not the models' number of rows.
+  ngram.save(path, ngram.Table(*counted, words.fingerprint))
+  return path
+
+
+@pytest.mark.parametrize('temperature', [0.0, 1.0])
+@pytest.mark.parametrize('kind', ['unigram', 'bigram', 'ngram', 'lookup'])
+def test_drafts_without_a_model(kind, temperature, folder, table, capsys):
+  given = {} if kind == 'lookup' else {'draft_table': table}
+  status, out, _ = run(
+      capsys,
+      folder,
+      draft=kind,
+      json=True,
+      compare=True,
+      temperature=temperature,
+      **given,
+  )
+  assert status == 0
+  summary = json.loads(out)
+  assert summary['identical'] is (None if temperature else True)
+  assert 0 < summary['judged'] <= summary['drafted']
+  assert 0 < summary['alpha'] <= 1
+  # The law of n-grams is known, so an overlap is no yes or no when sampling.
+  certain = summary['alpha'] == pytest.approx(summary['alpha_empirical'])
+  if kind != 'lookup':
+    assert certain == (temperature == 0)
+
+
+def test_a_checkpoint_may_be_named_either_way(folder, capsys):
+  _, short, _ = run(capsys, folder)
+  status, long, _ = run(
+      capsys, folder, draft='model', draft_checkpoint=folder / 'draft'
+  )
+  assert status == 0 and long == short
+
+
 def _config():
   return T5Config(
       vocab_size=64,
@@ -183,6 +228,14 @@ def _stdin(content, real_open):
   return fake
 
 
+def _unigrams(folder, name):
+  """A table of unigrams of a vocabulary."""
+  path = folder / f'{name}.npz'
+  fingerprint = Vocabulary(folder / f'{name}.model').fingerprint
+  ngram.save(path, ngram.Table(*ngram.count([[5, 1]], 48, 1), fingerprint))
+  return path
+
+
 BAD = {
     'missing_target': (
         lambda f: {'target': f / 'nowhere'},
@@ -208,6 +261,38 @@ BAD = {
     'huge_gamma': (lambda f: {'gamma': 10**9}, 'drafts more than'),
     'huge_seed': (lambda f: {'seed': 2**70}, '--seed must be in'),
     'huge_topk': (lambda f: {'topk': 2**40}, 'topk must be'),
+    'no_table': (
+        lambda f: {'draft': 'bigram'},
+        '--draft bigram needs --draft_table',
+    ),
+    'no_such_table': (
+        lambda f: {'draft': 'bigram', 'draft_table': f / 'no.npz'},
+        'no n-gram table at',
+    ),
+    'not_a_table': (
+        lambda f: {'draft': 'bigram', 'draft_table': f / 'input.txt'},
+        'input.txt is not an n-gram table',
+    ),
+    'short_table': (
+        lambda f: {'draft': 'bigram', 'draft_table': _unigrams(f, 'words')},
+        'n-grams up to length 1 has none of length 2',
+    ),
+    'table_of_another_vocabulary': (
+        lambda f: {'draft': 'unigram', 'draft_table': _unigrams(f, 'others')},
+        'must share one vocabulary, but the n-grams of',
+    ),
+    'idle_table': (
+        lambda f: {'draft': 'lookup', 'draft_table': f / 'no.npz'},
+        '--draft lookup has no use for --draft_table',
+    ),
+    'no_draft_model': (
+        lambda f: {'draft': 'chain'},
+        '--draft chain needs --draft_checkpoint',
+    ),
+    'two_draft_models': (
+        lambda f: {'draft_checkpoint': f / 'draft'},
+        'so it is taken for a checkpoint; --draft_checkpoint',
+    ),
     'batch_size': (lambda f: {'batch_size': 0}, '--batch_size must be >= 1'),
 }
 
@@ -300,12 +385,22 @@ def test_help_is_complete(capsys):
   assert 'generate' in parsers
   for name, parser in parsers.items():
     assert name in overview
-    with pytest.raises(SystemExit) as stop:
-      main.main([name, '--help'])
-    assert stop.value.code == 0
-    out = capsys.readouterr().out
-    for action in parser._actions:
-      assert action.help, (name, action)
+    _check_help(capsys, [name], parser)
+
+
+def _check_help(capsys, path, parser):
+  """What `path --help` says of each argument; nested subcommands too."""
+  with pytest.raises(SystemExit) as stop:
+    main.main([*path, '--help'])
+  assert stop.value.code == 0
+  out = capsys.readouterr().out
+  for action in parser._actions:
+    assert action.help, (path, action)
+    if isinstance(action, argparse._SubParsersAction):
+      for name, inner in action.choices.items():
+        assert name in out
+        _check_help(capsys, [*path, name], inner)
+    else:
       assert (action.option_strings or [action.dest])[-1] in out
 
 

@@ -136,7 +136,8 @@ def test_counted_ngrams_predict_as_stock_and_know_their_vocabulary(tmp_path):
   case, batch = cases.pair('t5_1_1'), cases.batch_of('t5_1_1')
   want, _ = cases.predict(case.stock, case.params, batch)
   texts = [[t for t in row if t] for row in np.asarray(want).tolist()]
-  draft, params = ngram.count(filter(None, texts), 37, 2)
+  # The model has other rows than were counted with, as T5's have more.
+  draft, params = ngram.count(filter(None, texts), 40, 2)
   path = tmp_path / 'table.npz'
   digest = hashlib.sha256(content).hexdigest()
   ngram.save(path, ngram.Table(draft, params, digest))

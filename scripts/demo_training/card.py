@@ -71,17 +71,29 @@ makes all of it anew. The rate of these trainings followed the clock, so a
 second run gives other weights; one with `--steps` gives the same ones each time
 on one machine.
 
+`bigrams.npz` is a draft without a model (`--draft bigram`, and its shorter half
+`--draft unigram`): every unigram and bigram of the German side of the training
+pairs, none left out, each text after the start token and with EOS. `python
+scripts/train_demo.py bigrams` writes it, and so does
+
+```sh
+cut -f 2 train.tsv > german.txt
+t5x-specdec ngram build --input german.txt --order 2 \\
+  --vocabulary vocabulary.model --output bigrams.npz
+```
+
 ## Licence
 
 LibreOffice Help is Copyright 2000, 2010 Oracle and/or its affiliates and
 Copyright 2000, 2010 LibreOffice contributors and/or their affiliates, under the
 Mozilla Public License 2.0 (https://mozilla.org/MPL/2.0/). `test.tsv` is an
-excerpt of it and stays under MPL-2.0, as does `vocabulary.model`, learned from
-it. Whether weights trained on a text derive from it is not settled; these are
-offered under MPL-2.0 too, which asks of whoever passes them on, changed or not,
-to keep them under that licence and to say where the source is: the packages
-named above and `scripts/train_demo.py`. The code of this project, with which
-they are only packed together, is under Apache-2.0.
+excerpt of it and stays under MPL-2.0, as do `vocabulary.model`, learned from
+it, and `bigrams.npz`, counted in it. Whether weights trained on a text derive
+from it is not settled; these are offered under MPL-2.0 too, which asks of
+whoever passes them on, changed or not, to keep them under that licence and to
+say where the source is: the packages named above and `scripts/train_demo.py`.
+The code of this project, with which they are only packed together, is under
+Apache-2.0.
 
 ## Examples
 
@@ -156,7 +168,7 @@ def write(found: dict[str, Any]) -> str:
 
 
 def _filled(block: str) -> str:
-  if block.startswith(('#', '|', '-')):
+  if block.startswith(('#', '|', '-', '```')):
     return block
   return textwrap.fill(
       block, 80, break_long_words=False, break_on_hyphens=False

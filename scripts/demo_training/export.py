@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the pair as T5X checkpoints, beside its vocabulary and test set."""
+"""Writes the pair as T5X checkpoints, beside vocabulary, bigrams, test set."""
 
 import pathlib
 import shutil
@@ -16,7 +16,7 @@ def export(
     which: str,
     dtype: str,
 ) -> None:
-  """Writes `out`/{target,draft}/checkpoint_<step>, vocabulary and test set.
+  """Writes `out`/{target,draft}/checkpoint_<step>, and what stands beside them.
 
   A model's earlier checkpoints in `out` go once the new one is written.
 
@@ -39,5 +39,5 @@ def export(
       if old != pathlib.Path(written):
         shutil.rmtree(old)
     print(f'{model}: {written}')
-  for name in ('vocabulary.model', 'test.tsv'):
+  for name in ('vocabulary.model', 'bigrams.npz', 'test.tsv'):
     shutil.copyfile(work / name, out / name)

@@ -19,7 +19,10 @@ from rich.text import Text
 from t5x_specdec import theory
 from t5x_specdec.cli import options
 from t5x_specdec.cli import runner
+from t5x_specdec.cli import setup
+from t5x_specdec.drafts import kinds
 from t5x_specdec.pair import DEMO_PAIR
+from t5x_specdec.pair import DEMO_TABLE
 from t5x_specdec.vocabulary import EOS_ID
 from t5x_specdec.vocabulary import Vocabulary
 
@@ -43,6 +46,14 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
           "struck, the target's own tokens blue; without colours [-rejected-] "
           'and {target}.'
       ),
+  )
+  parser.add_argument(
+      '--draft',
+      choices=[kind for kind in kinds.KINDS if kind != 'ngram'],
+      default='model',
+      help='where drafts come from: the small model, n-grams of German help '
+      'texts, what the text or the sentence said before (lookup), or lookup '
+      'and then the model (default: %(default)s)',
   )
   options.add_sampling(parser)
   # The best of 1 to 5 for this pair on a CPU, see README.
@@ -81,6 +92,16 @@ def held_out(count: int, seed: int) -> list[tuple[str, str]]:
   return [(line.split('\t')[0], line.split('\t')[1]) for line in chosen]
 
 
+def draft_arguments(kind: str) -> dict[str, Any]:
+  """What `options.draft_choice` reads, for the pair's own draft of a kind."""
+  of_model, of_table = kind in kinds.OF_MODEL, kind in kinds.OF_TABLE
+  return {
+      'draft': kind,
+      'draft_checkpoint': DEMO_PAIR / 'draft' if of_model else None,
+      'draft_table': DEMO_TABLE if of_table else None,
+  }
+
+
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   if args.text:
@@ -88,9 +109,8 @@ def run(args: argparse.Namespace) -> int:
   else:
     sources = held_out(args.n, args.seed)
   job = argparse.Namespace(
-      **vars(args),
+      **(vars(args) | draft_arguments(args.draft)),
       target=DEMO_PAIR / 'target',
-      draft=DEMO_PAIR / 'draft',
       vocabulary=DEMO_PAIR / 'vocabulary.model',
       draft_vocabulary=None,
       dtype='float32',
@@ -104,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
       trace=True,
   )
   console = Console(stderr=args.json, highlight=False)
-  pair = runner.load(job)
+  pair = setup.load(job)
   runner.check(pair, job)
   references = dict(sources)
   examples = []
@@ -118,18 +138,18 @@ def run(args: argparse.Namespace) -> int:
   lines = [source for source, _ in sources]
   summary = runner.decode_lines(pair, lines, job, show)
   c = runner.draft_cost(pair, lines, job, summary)
-  summary['c'] = c
-  summary['predicted_speedup'] = None
-  if summary['alpha'] is not None:
-    summary['predicted_speedup'] = float(
-        theory.walltime_improvement(summary['alpha'], args.gamma, c)
-    )
+  summary |= {'draft': args.draft, 'c': c, 'predicted_speedup': None}
   console.print(runner.describe(summary))
-  console.print(
-      f'draft step / target step: c = {c:.2f}; Theorem 3.8, which takes a '
-      f'block of {args.gamma + 1} tokens for one step, predicts '
-      f'{runner.number(summary["predicted_speedup"])}x'
-  )
+  if c is not None and isinstance(args.gamma, int):
+    if summary['alpha'] is not None:
+      summary['predicted_speedup'] = float(
+          theory.walltime_improvement(summary['alpha'], args.gamma, c)
+      )
+    console.print(
+        f'draft step / target step: c = {c:.2f}; Theorem 3.8, which takes a '
+        f'block of {args.gamma + 1} tokens for one step, predicts '
+        f'{runner.number(summary["predicted_speedup"])}x'
+    )
   if args.json:
     print(json.dumps({'summary': summary, 'examples': examples}))
   return 0

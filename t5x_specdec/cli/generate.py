@@ -7,12 +7,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 from typing import Any, TextIO
 
+from t5x_specdec.cli import lines as text_lines
 from t5x_specdec.cli import options
 from t5x_specdec.cli import runner
+from t5x_specdec.cli import setup
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -86,9 +87,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
-  lines = _read_lines(args.input)
-  _check_output(args)
-  pair = runner.load(args)
+  lines = text_lines.read(args.input)
+  text_lines.check_output(args.output, args.input)
+  pair = setup.load(args)
   runner.check(pair, args)
   args.repeats = int(args.compare)  # else compilation would be timed
   predictions: list[dict[str, Any]] = []
@@ -109,38 +110,6 @@ def run(args: argparse.Namespace) -> int:
       summary['predictions'] = predictions
     print(json.dumps(summary, ensure_ascii=False))
   return 0
-
-
-def _read_lines(path: str) -> list[str]:
-  """Lines of a file or of standard input; raises ValueError if not UTF-8."""
-  source = 0 if path == '-' else path
-  name = 'standard input' if path == '-' else path
-  with open(source, 'rb', closefd=path != '-') as file:
-    content = file.read()
-  try:
-    text = content.decode('utf-8')
-  except UnicodeDecodeError as error:
-    line = content[: error.start].count(b'\n') + 1
-    raise ValueError(f'--input {name}: line {line} is not UTF-8') from None
-  # Only line feeds separate inputs: U+2028, say, is text.
-  lines = [line.rstrip('\r') for line in text.split('\n')]
-  if lines and not lines[-1]:
-    lines.pop()
-  if not lines:
-    raise ValueError(f'--input {name}: holds no line')
-  return lines
-
-
-def _check_output(args: argparse.Namespace) -> None:
-  """Raises ValueError where the output cannot be written or is the input."""
-  if args.output is None:
-    return
-  folder = os.path.dirname(os.path.abspath(args.output))
-  if not os.path.isdir(folder):
-    raise ValueError(f'--output {args.output}: there is no folder {folder}')
-  both = args.input != '-' and os.path.exists(args.output)
-  if both and os.path.samefile(args.input, args.output):
-    raise ValueError(f'--output {args.output} is the --input')
 
 
 def _open_output(

@@ -17,9 +17,10 @@ import sys
 from t5x_specdec.cli import bench
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
+from t5x_specdec.cli import ngram
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench)
+_COMMANDS = (generate, demo, bench, ngram)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,6 +5,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
+
+from t5x_specdec.drafts import kinds
+
+# Instead of a number of drafts.
+GAMMA_WORDS = ('adaptive', 'auto')
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +23,7 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
       help='T5X checkpoint of the target: a checkpoint_<step> directory, or a '
       'parent of several, of which the last is taken',
   )
-  group.add_argument(
-      '--draft',
-      required=True,
-      metavar='DIR',
-      help='T5X checkpoint of the draft model',
-  )
+  add_draft(group, required=True)
   group.add_argument(
       '--vocabulary',
       required=True,
@@ -38,6 +39,86 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
   add_dtype(group)
 
 
+def add_draft(
+    group: argparse._ArgumentGroup, *, required: bool = False, sizes: str = ''
+) -> None:
+  """Adds where drafts come from; `draft_choice` reads it.
+
+  Args:
+    group: the arguments about models.
+    required: whether a draft must be named.
+    sizes: what a draft may be besides a kind and a directory, in words.
+  """
+  planted = 'SIZE|' if sizes else ''
+  group.add_argument(
+      '--draft',
+      required=required,
+      metavar=f'KIND|{planted}DIR',
+      help=f'where drafts come from: {", ".join(kinds.KINDS)}; anything else '
+      f'is {sizes}the T5X checkpoint of a draft model, short for --draft model '
+      '--draft_checkpoint DIR. unigram, bigram and ngram (of any length) need '
+      '--draft_table; lookup copies from the input and the text; chain is '
+      'lookup, and the model where that finds nothing. A folder that is called '
+      'like a kind can be written ./model',
+  )
+  group.add_argument(
+      '--draft_checkpoint',
+      metavar='DIR',
+      help='T5X checkpoint of the draft model, for model and chain',
+  )
+  group.add_argument(
+      '--draft_table',
+      metavar='FILE',
+      help='n-grams from `t5x-specdec ngram build`, of at least the length '
+      'that is asked for',
+  )
+
+
+class DraftChoice(NamedTuple):
+  """Where drafts come from.
+
+  Attributes:
+    kind: one of `kinds.KINDS`.
+    checkpoint: of the draft model, for kinds that have one.
+    table: file of n-grams, for kinds that have one.
+  """
+
+  kind: str
+  checkpoint: str | None
+  table: str | None
+
+
+def draft_choice(args: argparse.Namespace) -> DraftChoice:
+  """Reads `add_draft`'s arguments.
+
+  Args:
+    args: with draft, draft_checkpoint, draft_table.
+
+  Returns:
+    The choice, with all its kind needs and nothing else.
+
+  Raises:
+    ValueError: something is missing, or would be passed over.
+  """
+  kind, checkpoint = str(args.draft), args.draft_checkpoint
+  if kind not in kinds.KINDS:
+    if checkpoint is not None:
+      raise ValueError(
+          f'--draft {kind} is none of {", ".join(kinds.KINDS)}, so it is taken '
+          f'for a checkpoint; --draft_checkpoint {checkpoint} is a second one'
+      )
+    kind, checkpoint = 'model', kind
+  for name, value, kinds_of in (
+      ('checkpoint', checkpoint, kinds.OF_MODEL),
+      ('table', args.draft_table, kinds.OF_TABLE),
+  ):
+    if value is None and kind in kinds_of:
+      raise ValueError(f'--draft {kind} needs --draft_{name}')
+    if value is not None and kind not in kinds_of:
+      raise ValueError(f'--draft {kind} has no use for --draft_{name} {value}')
+  return DraftChoice(kind, checkpoint, args.draft_table)
+
+
 def add_dtype(group: argparse._ArgumentGroup) -> None:
   """Adds what the models compute in."""
   group.add_argument(
@@ -49,12 +130,24 @@ def add_dtype(group: argparse._ArgumentGroup) -> None:
   )
 
 
-def _numbers(text: str) -> list[int]:
-  """Different integers, separated by commas."""
-  numbers = [int(part) for part in text.split(',')]
-  if len(set(numbers)) != len(numbers):
+def gamma(text: str) -> int | str:
+  """A number of drafts, or one of `GAMMA_WORDS`."""
+  if text in GAMMA_WORDS:
+    return text
+  try:
+    return int(text)
+  except ValueError:
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is neither a whole number nor {" or ".join(GAMMA_WORDS)}'
+    ) from None
+
+
+def _gammas(text: str) -> list[int | str]:
+  """Different gammas, separated by commas."""
+  found = [gamma(part) for part in text.split(',')]
+  if len(set(found)) != len(found):
     raise argparse.ArgumentTypeError(f'{text} repeats a number')
-  return numbers
+  return found
 
 
 def add_sampling(
@@ -67,13 +160,16 @@ def add_sampling(
     gammas: whether `--gamma` is a list.
   """
   group = parser.add_argument_group('decoding')
-  text = 'tokens to draft per target call'
+  text = (
+      'tokens to draft per target call; adaptive follows what is accepted, '
+      'auto is planned from alpha and costs'
+  )
   group.add_argument(
       '--gamma',
-      type=_numbers if gammas else int,
+      type=_gammas if gammas else gamma,
       default=[3, 5] if gammas else 5,
-      metavar='N,...' if gammas else 'N',
-      help=f'{text}, several to compare (default: 3,5)'
+      metavar='N|adaptive|auto,...' if gammas else 'N|adaptive|auto',
+      help=f'{text}; several to compare (default: 3,5)'
       if gammas
       else f'{text} (default: %(default)s)',
   )

@@ -21,6 +21,7 @@ import t5x_specdec
 from t5x_specdec import pair as pairs
 from t5x_specdec import sampling
 from t5x_specdec import validation
+from t5x_specdec.cli.setup import Setup
 from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.stats import Stats
@@ -30,46 +31,30 @@ from t5x_specdec.vocabulary import EOS_ID
 _SMALLEST_BUCKET = 32
 
 
-def load(args: argparse.Namespace) -> pairs.Pair:
-  """Reads the pair that `options.add_pair` names, after cheap checks."""
-  for name in ('batch_size', 'max_input_len', 'max_decode_len'):
-    if getattr(args, name) < 1:
-      raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
-  pair = pairs.read_pair(
-      args.target,
-      args.draft,
-      args.vocabulary,
-      draft_vocabulary=args.draft_vocabulary,
-      dtype=args.dtype,
-  )
-  target, draft = (
-      sum(leaf.size for leaf in jax.tree.leaves(model.params))
-      for model in (pair.target, pair.draft)
-  )
-  if draft > target:
-    print(
-        f'WARNING: the draft has {draft:,} parameters and the target '
-        f'{target:,}: are they swapped?',
-        file=sys.stderr,
-    )
-  return pair
+def gamma_policy(args: argparse.Namespace, pair: Setup) -> int:
+  """What `speculative_decode` takes for `--gamma`."""
+  del pair  # what `auto` is planned from
+  if isinstance(args.gamma, str):
+    raise ValueError(f'--gamma {args.gamma} is not available yet')
+  return args.gamma
 
 
-def check(pair: pairs.Pair, args: argparse.Namespace) -> None:
+def check(pair: Setup, args: argparse.Namespace) -> None:
   """Raises ValueError for arguments that the decoder would refuse later.
 
   So that nothing has been written, or overwritten, by then.
   """
   if not 0 <= args.seed < 2**63:
     raise ValueError(f'--seed must be in [0, 2^63), got {args.seed}')
-  if args.gamma > args.max_decode_len:
+  if isinstance(args.gamma, int) and args.gamma > args.max_decode_len:
     raise ValueError(
         f'--gamma {args.gamma} drafts more than --max_decode_len '
         f'{args.max_decode_len} tokens'
     )
-  target = pair.target.decoder
-  draft = ModelDraft(pair.draft.decoder)
-  validation.check_draft(target, draft, pair.draft.params, args.gamma)
+  gamma = gamma_policy(args, pair)
+  validation.check_draft(
+      pair.target.decoder, pair.draft, pair.draft_params, gamma
+  )
   validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
   validation.check_method(args.temperature, args.topk, args.topp, 1)
 
@@ -126,7 +111,7 @@ class _Decoder:
 
 
 def decode_lines(
-    pair: pairs.Pair,
+    pair: Setup,
     lines: list[str],
     args: argparse.Namespace,
     write: Callable[[dict[str, Any]], None],
@@ -144,16 +129,17 @@ def decode_lines(
     `--compare` also `target_alone`, `speedup` and, at temperature 0,
     `identical`.
   """
-  target, draft = pair.target, pair.draft
+  target = pair.target
+  gamma = gamma_policy(args, pair)
   keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
 
   def speculative(text, **options):
     return t5x_specdec.speculative_decode(
         target.decoder,
-        draft.decoder,
+        pair.draft,
         target.params,
-        draft.params,
-        gamma=args.gamma,
+        pair.draft_params,
+        gamma=gamma,
         verification=args.verification,
         trace=args.trace,
         **_as_arguments(target, text),
@@ -190,23 +176,26 @@ def decode_lines(
 
 
 def draft_cost(
-    pair: pairs.Pair,
+    pair: Setup,
     lines: list[str],
     args: argparse.Namespace,
     summary: dict[str, Any],
-) -> float:
+) -> float | None:
   """The paper's c: a step of the draft over a step of the target.
 
   Args:
     pair: target, draft, vocabulary.
-    lines: what to decode with the draft alone.
+    lines: what to decode with the draft model alone.
     args: as for `decode_lines`.
     summary: of `decode_lines` with `compare`, for the target's time.
 
   Returns:
-    Ratio of the times per token of the two models decoding alone.
+    Ratio of the times per token of the two models decoding alone; None where
+    the draft is not a model and nothing else.
   """
-  decoder = _Decoder(functools.partial(_alone, pair.draft), args.repeats)
+  if not isinstance(pair.draft, ModelDraft) or pair.draft_model is None:
+    return None
+  decoder = _Decoder(functools.partial(_alone, pair.draft_model), args.repeats)
   keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
   for batch in _batches(pair, lines, args):
     decoder(batch['text'], batch['real'], **_options(batch, args, keys))
@@ -247,7 +236,7 @@ def _options(
 
 
 def _batches(
-    pair: pairs.Pair, lines: list[str], args: argparse.Namespace
+    pair: Setup, lines: list[str], args: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
   """Pads lines to batches of few shapes.
 
@@ -284,7 +273,7 @@ def _batches(
     }
 
 
-def _encode(pair: pairs.Pair, line: str, number: int) -> list[int]:
+def _encode(pair: Setup, line: str, number: int) -> list[int]:
   """Ids of a line; raises ValueError where the models have no row for one."""
   ids = pair.vocabulary.encode(line)
   size = pair.target.decoder.vocab_size
@@ -297,7 +286,7 @@ def _encode(pair: pairs.Pair, line: str, number: int) -> list[int]:
 
 
 def _records(
-    pair: pairs.Pair,
+    pair: Setup,
     lines: list[str],
     batch: dict[str, Any],
     result: DecodeResult,
