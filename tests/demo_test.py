@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demonstration, and the pair that ships with the package."""
 
+import argparse
 import json
 
 import numpy as np
@@ -11,6 +12,8 @@ import t5x_specdec
 from t5x_specdec import theory
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import main
+from t5x_specdec.cli import policy
+from t5x_specdec.cli import setup
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
 from t5x_specdec.pair import DEMO_PAIR
@@ -84,6 +87,50 @@ def test_drafts_without_a_model_change_no_text(kind, capsys):
   # Lookup says nothing where nothing has been said before.
   every = summary['drafted'] > summary['emitted']
   assert every == (kind != 'lookup')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'draft, word', [('chain', 'auto'), ('model', 'adaptive')]
+)
+def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
+  args = ('--draft', draft, '--gamma', word, '--n', '2', '--json')
+  result = {}
+  for cost in (0.01, 10.0):
+    gammas = len(policy._GAMMAS)
+    costs = (0.0, *[cost] * (gammas - 1)), (1.0,) * gammas
+    monkeypatch.setattr(policy, 'costs', lambda *_, costs=costs: costs)
+    status, out, err = run(capsys, *args)
+    assert status == 0
+    summary = json.loads(out.splitlines()[-1])['summary']
+    assert summary['identical'] is True and summary['gamma_policy'] == word
+    result[cost] = summary, err
+  cheap, dear = result[0.01][0], result[10.0][0]
+  assert cheap['tokens_per_target_call'] > 1.5
+  assert dear['rounds_by_gamma'][0] > 0.9 * dear['rounds']
+  if word == 'auto':
+    # What costs nothing more is drafted to the end.
+    assert (cheap['gamma'], dear['gamma']) == (7, 0)
+    assert 'drafts do not pay here' in result[10.0][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('draft', ['model', 'lookup', 'chain'])
+def test_costs_are_in_target_steps(draft):
+  args = argparse.Namespace(
+      **demo.draft_arguments(draft),
+      target=DEMO_PAIR / 'target',
+      vocabulary=DEMO_PAIR / 'vocabulary.model',
+      draft_vocabulary=None,
+      dtype='float32',
+      batch_size=1,
+      max_input_len=64,
+      max_decode_len=96,
+  )
+  propose, verify = policy.costs(setup.load(args), rows=1)
+  assert propose[0] == 0 and verify[0] == 1
+  assert all(np.isfinite(propose)) and all(cost > 0 for cost in propose[1:])
+  assert all(cost > 0 for cost in verify)
 
 
 def test_the_bigrams_are_the_vocabulary_s_own_and_german():

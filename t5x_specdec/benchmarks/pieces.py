@@ -22,7 +22,7 @@ import numpy as np
 from t5x_specdec import sampling
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
-from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.drafts.model import ModelDraftState
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
@@ -109,7 +109,8 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
   def propose(state, at):
     at = jnp.broadcast_to(at, [rows])
     # Positions are apart; as from one round to the next, there is no hole.
-    state = state.replace(reach=at)
+    if isinstance(state, ModelDraftState):
+      state = state.replace(reach=at)
     room = jnp.full([rows], gamma)
     return draft.propose(params, state, text, at, method, gamma, room, keys)
 
@@ -165,7 +166,7 @@ def blocks(
 
 
 def proposals(
-    draft: ModelDraft,
+    draft: Draft,
     params: PyTree,
     state: Any,
     text: np.ndarray,

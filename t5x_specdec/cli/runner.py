@@ -21,22 +21,18 @@ import t5x_specdec
 from t5x_specdec import pair as pairs
 from t5x_specdec import sampling
 from t5x_specdec import validation
+from t5x_specdec.cli import policy
 from t5x_specdec.cli.setup import Setup
 from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.stats import Stats
 from t5x_specdec.vocabulary import EOS_ID
 
 # Inputs are padded to the next of these lengths: one compilation each.
 _SMALLEST_BUCKET = 32
-
-
-def gamma_policy(args: argparse.Namespace, pair: Setup) -> int:
-  """What `speculative_decode` takes for `--gamma`."""
-  del pair  # what `auto` is planned from
-  if isinstance(args.gamma, str):
-    raise ValueError(f'--gamma {args.gamma} is not available yet')
-  return args.gamma
+# Drafts per round where alpha is measured for `--gamma auto`.
+_SAMPLE_GAMMA = 3
 
 
 def check(pair: Setup, args: argparse.Namespace) -> None:
@@ -51,7 +47,8 @@ def check(pair: Setup, args: argparse.Namespace) -> None:
         f'--gamma {args.gamma} drafts more than --max_decode_len '
         f'{args.max_decode_len} tokens'
     )
-  gamma = gamma_policy(args, pair)
+  # What a word stands for is a gamma that can be had.
+  gamma = 1 if isinstance(args.gamma, str) else args.gamma
   validation.check_draft(
       pair.target.decoder, pair.draft, pair.draft_params, gamma
   )
@@ -130,10 +127,9 @@ def decode_lines(
     `identical`.
   """
   target = pair.target
-  gamma = gamma_policy(args, pair)
   keys = sampling.row_keys(jax.random.key(args.seed), len(lines))
 
-  def speculative(text, **options):
+  def speculative(text, *, gamma, **options):
     return t5x_specdec.speculative_decode(
         target.decoder,
         pair.draft,
@@ -146,7 +142,20 @@ def decode_lines(
         **options,
     )
 
-  ours = _Decoder(speculative, args.repeats)
+  def sample():
+    batch = next(_batches(pair, lines, args))
+    options = _options(batch, args, keys)
+    result = speculative(batch['text'], gamma=_SAMPLE_GAMMA, **options)
+    stats = result.stats
+    judged = int(np.sum(stats.judged))
+    return float(np.sum(stats.overlap)) / judged if judged else None
+
+  gamma = args.gamma
+  if isinstance(gamma, str):
+    gamma = policy.choose(gamma, pair, args.batch_size, sample)
+  ours = _Decoder(
+      functools.partial(speculative, gamma=gamma), args.repeats
+  )
   baseline = _Decoder(functools.partial(_alone, target), args.repeats)
   identical = True
   console = Console(stderr=True)
@@ -163,7 +172,9 @@ def decode_lines(
         identical &= bool(np.all(same[: batch['real']]))
       progress.advance(task, batch['real'])
 
-  summary = {'lines': len(lines), 'gamma': args.gamma} | ours.summary()
+  chosen = gamma.gamma if isinstance(gamma, Fixed) else args.gamma
+  summary = {'lines': len(lines), 'gamma': chosen} | ours.summary()
+  summary['gamma_policy'] = args.gamma if isinstance(args.gamma, str) else None
   summary['temperature'] = args.temperature
   summary['verification'] = args.verification
   if args.compare:
@@ -340,6 +351,10 @@ def describe(summary: dict[str, Any]) -> str:
       f'(first calls, compilation included: '
       f'{summary["first_call_seconds"]:.1f} s)',
   ]
+  if summary['gamma'] == 0:
+    text.append('drafts do not pay here: decoded plainly, at gamma 0')
+  if summary['gamma'] == 'adaptive':
+    text.append(f'rounds by gamma: {summary["rounds_by_gamma"]}')
   if summary['nonfinite']:
     text.append(
         f'WARNING: the target gave NaN or inf in {summary["nonfinite"]} rounds'

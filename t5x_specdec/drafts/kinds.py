@@ -17,6 +17,7 @@ import numpy as np
 
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts.base import Draft
+from t5x_specdec.drafts.chain import Chain
 from t5x_specdec.drafts.lookup import PromptLookup
 from t5x_specdec.drafts.model import ModelDraft
 from t5x_specdec.drafts.ngram import Table
@@ -60,21 +61,12 @@ def make(
   if kind in OF_MODEL and model is not None:
     decoder, params = model
     if kind == 'chain':
-      return _chain(decoder, params)
+      chain = Chain(first=PromptLookup(), then=ModelDraft(decoder))
+      return chain, {'first': {}, 'then': params}
     return ModelDraft(decoder), params
   raise ValueError(
       f'no such draft, or without a model or n-grams: {kind!r}, one of {KINDS}'
   )
-
-
-def _chain(decoder: BlockDecoder, params: PyTree) -> tuple[Draft, PyTree]:
-  """Lookup, and the model where lookup finds nothing."""
-  try:
-    # pylint: disable-next=g-import-not-at-top
-    from t5x_specdec.drafts.chain import Chain  # pyright: ignore
-  except ImportError:
-    raise ValueError('the draft `chain` is not available yet') from None
-  return Chain(first=PromptLookup(), then=ModelDraft(decoder)), params
 
 
 def check_same_vocabulary(
