@@ -88,10 +88,7 @@ class ModelDraft:
     if width:
       start = jnp.zeros([rows], jnp.int32)
       _, cache = self.decoder.decode_block(params, cache, prompt, start)
-    # Past the first free slot of a prompt with gaps other tokens will stand.
-    opening = jnp.cumprod((prompt[:, 1:] != 0).astype(jnp.int32), axis=1)
-    reach = min(width, 1) + jnp.sum(opening, axis=1)
-    return ModelDraftState(cache, reach)
+    return ModelDraftState(cache, jnp.full([rows], width, jnp.int32))
 
   def propose(
       self,
