@@ -3,8 +3,9 @@
 """Worker: our decoders, and the parts they are made of.
 
 Cases: 'autoregressive', 'speculative:GAMMA', and of the parts 'encode',
-'encode_pair', 'block:WIDTH', 'draft_step', 'propose:GAMMA'. The parts need the
-text, so the first case must be 'autoregressive'.
+'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a model, and
+'propose:GAMMA'. The parts need the text, so the first case must be
+'autoregressive'.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from t5x_specdec.benchmarks import protocol
 from t5x_specdec.benchmarks.jax_worker import JaxWorker
 from t5x_specdec.benchmarks.protocol import Array
 from t5x_specdec.decoding import DecodeResult
-from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import kinds
+from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 
@@ -41,6 +44,8 @@ class OurWorker(JaxWorker):
     super().__init__()
     self._runners: dict[str, _Runner] = {}
     self._prepared: dict[str, PyTree] = {}
+    self._draft: Any = None
+    self._draft_params: PyTree = {}
     self._text = np.zeros([0, 0], np.int32)
 
   def logits(self, model: str, width: int, inputs: list, tokens: list):
@@ -62,6 +67,21 @@ class OurWorker(JaxWorker):
         prepare = jax.jit(T5(config).prepare, donate_argnums=0)
         self._prepared[name] = prepare(self._prepared[name])
     self._leaves.clear()
+    self._draft, self._draft_params = self._make_draft()
+
+  def _make_draft(self) -> tuple[Draft, PyTree]:
+    """Where drafts come from, and its prepared parameters."""
+    job, model = self.job, None
+    if 'draft' in self.configs:
+      model = self._decoder('draft'), self._prepared['draft']
+    draft, params = kinds.make(
+        job.kind,
+        self.configs['target'].vocab_size,
+        model=model,
+        table=None if job.table is None else ngram.load(job.table),
+    )
+    # A model's have been; n-grams are put on the device.
+    return draft, params if model else draft.prepare(params)
 
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
@@ -133,9 +153,9 @@ class OurWorker(JaxWorker):
           jax.device_get(
               t5x_specdec.speculative_decode(
                   self._decoder('target'),
-                  self._decoder('draft'),
+                  self._draft,
                   self._prepared['target'],
-                  self._prepared['draft'],
+                  self._draft_params,
                   inputs,
                   prompts=prompts,
                   gamma=gamma,
@@ -149,21 +169,27 @@ class OurWorker(JaxWorker):
     return run
 
   def _encode(self, name: str, gamma: int, inputs, prompts) -> Any:
-    """State of a model after the input and the prompt's decoder inputs."""
+    """State of a model, or of 'drafts', after the input and the prompt."""
     rows = len(inputs)
     # Of a prompt of P tokens the first P decoder inputs are read in one block:
     # the start token and all but the last.
     prompt = np.zeros([rows, 0 if prompts is None else 1], np.int32)
     max_len = self.job.text_len + gamma + 2
-    params = self._prepared[name]
-    if name == 'draft':
-      draft = ModelDraft(self._decoder('draft'))
+    if name == 'drafts':
       return pieces.encode_draft(
-          params, inputs, prompt, draft=draft, max_len=max_len
+          self._draft_params,
+          inputs,
+          prompt,
+          draft=self._draft,
+          max_len=max_len,
       )
-    decoder = self._decoder('target')
     return pieces.encode(
-        params, inputs, prompt, decoder=decoder, rows=rows, max_len=max_len
+        self._prepared[name],
+        inputs,
+        prompt,
+        decoder=self._decoder(name),
+        rows=rows,
+        max_len=max_len,
     )
 
   def _make_encode(self, *, names=('target',)) -> _Runner:
@@ -176,7 +202,7 @@ class OurWorker(JaxWorker):
     return run
 
   def _make_encode_pair(self) -> _Runner:
-    return self._make_encode(names=('target', 'draft'))
+    return self._make_encode(names=('target', 'drafts'))
 
   def _loop(self, gamma: int) -> tuple[np.ndarray, np.ndarray]:
     """The first batch's decoder inputs, padded to the caches; positions."""
@@ -204,7 +230,7 @@ class OurWorker(JaxWorker):
     loop = pieces.blocks(
         self._decoder('draft'),
         self._prepared['draft'],
-        state.cache,
+        state,
         text,
         positions,
         1,
@@ -215,9 +241,9 @@ class OurWorker(JaxWorker):
     text, positions = self._loop(gamma)
     job, rows = self.job, len(text)
     loop = pieces.proposals(
-        ModelDraft(self._decoder('draft')),
-        self._prepared['draft'],
-        self._encode('draft', gamma, *job.batches()[0]),
+        self._draft,
+        self._draft_params,
+        self._encode('drafts', gamma, *job.batches()[0]),
         text,
         positions,
         sampling.Method(

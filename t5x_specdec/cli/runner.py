@@ -31,7 +31,7 @@ from t5x_specdec.vocabulary import EOS_ID
 _SMALLEST_BUCKET = 32
 
 
-def gamma_policy(args: argparse.Namespace, pair: Setup) -> int:
+def gamma_policy(args: argparse.Namespace, pair: Setup | None) -> int:
   """What `speculative_decode` takes for `--gamma`."""
   del pair  # what `auto` is planned from
   if isinstance(args.gamma, str):

@@ -74,7 +74,8 @@ def _chain(decoder: BlockDecoder, params: PyTree) -> tuple[Draft, PyTree]:
     from t5x_specdec.drafts.chain import Chain  # pyright: ignore
   except ImportError:
     raise ValueError('the draft `chain` is not available yet') from None
-  return Chain(first=PromptLookup(), then=ModelDraft(decoder)), params
+  chain = Chain(first=PromptLookup(), then=ModelDraft(decoder))
+  return chain, {'first': {}, 'then': params}
 
 
 def check_same_vocabulary(
