@@ -341,6 +341,28 @@ def test_checkpoints_are_read_leaf_by_leaf():
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['lookup', 'bigram'])
+def test_drafts_without_a_model_are_timed(kind):
+  status, result, _ = bench(
+      target='demo', draft=kind, gamma='2', no_t5x=True, no_hf=True, repeats=1
+  )
+  assert status == 0
+  assert result['draft_kind'] == kind
+  assert result['errors'] == {}
+  # No second model is loaded, compared or counted.
+  assert set(result['parameters']) == {'target'}
+  assert set(result['logits']['differences']) == {'ours target blocks of 3'}
+  (row,) = result['rows']
+  assert row['c'] is None and row['hf_assisted'] is None
+  assert row['identical'] is True
+  assert 1 < row['tokens_per_target_call'] <= 3
+  assert 0 < row['alpha'] <= 1
+  assert row['exp'] == pytest.approx(
+      row['tokens_per_round'] / (row['d'] + row['v'])
+  )
+
+
 @pytest.mark.parametrize(
     'options, message',
     [
@@ -349,6 +371,11 @@ def test_checkpoints_are_read_leaf_by_leaf():
         ({'repeats': 0}, '--repeats must be >= 1, got 0'),
         ({'draft': 'small'}, 'scores 512 ids, --draft 32128'),
         ({'draft': 'huge'}, '--draft huge: a planted target takes'),
+        ({'draft': 'lookup'}, '--draft lookup: a planted text repeats nothing'),
+        ({'draft': 'chain'}, '--draft chain: a planted text repeats nothing'),
+        ({'target': 'demo', 'draft': 'tiny'}, 'demo brings its own draft mod'),
+        ({'gamma': '3,adaptive'}, '--gamma adaptive.*bench takes numbers'),
+        ({'gamma': '3,some'}, "'some' is neither a whole number nor adaptive"),
         ({'alpha': 1.5}, r'alpha must be in \[0, 1\], got 1.5'),
         ({'target': '/nowhere'}, 'a checkpoint needs --vocabulary'),
         ({'hf_python': '/nowhere'}, '--hf_python /nowhere: no such'),

@@ -113,12 +113,24 @@ def test_lines_are_what_the_library_decodes(folder, capsys):
 
 @pytest.fixture(scope='module')
 def table(folder):
-  """Trigrams of the texts, of the pair's vocabulary."""
+  """Trigrams of what the target says, of the pair's vocabulary."""
   words = Vocabulary(folder / 'words.model')
-  texts = [[*words.encode(line), 1] for line in TEXT]
+  params = helpers.random_params(_config(), 8)
+  inputs = np.zeros([len(TEXT), 64], np.int32)
+  for row, line in zip(inputs, TEXT):
+    ids = [*words.encode(line), 1]
+    row[: len(ids)] = ids
+  said = t5x_specdec.autoregressive_decode(
+      t5x_specdec.T5(config_from_params(params)),
+      params,
+      inputs,
+      max_decode_len=9,
+      temperature=0.0,
+  )
+  texts = [[t for t in row if t] for row in said.tokens[:, 0].tolist()]
   path = folder / 'trigrams.npz'
-  counted = ngram.count(texts, words.size, 3)
   # Its size, with sentinels, is not the models' number of rows.
+  counted = ngram.count(texts, words.size, 3)
   ngram.save(path, ngram.Table(*counted, words.fingerprint))
   return path
 

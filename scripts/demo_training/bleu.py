@@ -5,8 +5,9 @@
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
+from demo_training import resampling
+
 COUNTS = 10
-_RESAMPLES = 1000
 
 
 def signature() -> str:
@@ -55,11 +56,9 @@ def interval(
     other: statistics of the same sentences in another translation, whose BLEU
       is taken off.
   """
-  rng = np.random.default_rng(0)
-  scores = []
-  for _ in range(_RESAMPLES):
-    drawn = rng.integers(len(rows), size=len(rows))
+
+  def difference(drawn):
     less = 0.0 if other is None else score(other[drawn])
-    scores.append(score(rows[drawn]) - less)
-  low, high = np.quantile(scores, [0.025, 0.975])
-  return float(low), float(high)
+    return score(rows[drawn]) - less
+
+  return resampling.interval(difference, len(rows))

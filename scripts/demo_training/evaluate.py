@@ -17,6 +17,7 @@ from demo_training import objective
 from demo_training import sizes
 from demo_training import states
 from demo_training import vocabulary
+from demo_training.translate import by_model
 from demo_training.translate import translate
 from demo_training.translate import Translations
 from t5x_specdec import network
@@ -67,7 +68,7 @@ def compare_drafts(
     found[name] = {}
     for temperature in (0.0, 1.0):
       stats = translate(
-          sources, words, judge, draft, temperature=temperature
+          sources, words, judge, by_model(draft), temperature=temperature
       ).stats
       for key in ('alpha', 'tokens_per_target_call'):
         found[name][f'{key} at T={temperature:.0f}'] = stats[key]
@@ -138,7 +139,7 @@ def _speculation(
             [english for english, _ in test],
             pair.vocabulary,
             pair.target,
-            pair.draft,
+            by_model(pair.draft),
             gamma=gamma,
             temperature=temperature,
             seed=SAMPLES + i,  # other samples than those of the target alone

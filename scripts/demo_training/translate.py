@@ -11,11 +11,17 @@ import numpy as np
 
 from demo_training import sizes
 from t5x_specdec import decoding
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.pair import Model
+from t5x_specdec.parameters import PyTree
+from t5x_specdec.stats import Stats
 from t5x_specdec.vocabulary import EOS_ID
 from t5x_specdec.vocabulary import Vocabulary
 
 ROWS = 16
+
+Source = tuple[Draft, PyTree]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,22 +31,33 @@ class Translations:
   Attributes:
     tokens: int32[sources, CONTEXT], EOS kept, zeros after it.
     texts: the same as text.
-    stats: totals over all of them, as `Stats.summary` names them.
+    counters: of each source, leading axis [sources].
   """
 
   tokens: np.ndarray
   texts: list[str]
-  stats: dict
+  counters: Stats
+
+  @property
+  def stats(self) -> dict:
+    """Totals over all of them, as `Stats.summary` names them."""
+    return self.counters.summary()
+
+
+def by_model(model: Model) -> Source:
+  """Returns a draft model as a source of drafts."""
+  return ModelDraft(model.decoder), model.params
 
 
 def translate(
     sources: list[str],
     words: Vocabulary,
     target: Model,
-    draft: Model | None = None,
+    drafts: Source | None = None,
     *,
     gamma: int = 5,
     temperature: float = 0.0,
+    verification: str = 'token',
     seed: int = 0,
 ) -> Translations:
   """Translates, texts of like length together.
@@ -49,9 +66,10 @@ def translate(
     sources: texts of fewer than `CONTEXT` tokens.
     words: the vocabulary.
     target: the model to decode.
-    draft: the model that drafts; None decodes the target alone.
+    drafts: their source, and its parameters; None decodes the target alone.
     gamma: drafts per round.
     temperature: 0 is greedy; above, the law is sampled, no token cut off.
+    verification: the rule; 'token' is the paper's own.
     seed: of the samples; each source has a key of its own.
 
   Returns:
@@ -76,15 +94,16 @@ def translate(
         'topk': 0,
         'row_keys': keys[filled],
     }
-    if draft:
+    if drafts:
+      draft, params = drafts
       result = decoding.speculative_decode(
           target.decoder,
-          draft.decoder,
+          draft,
           target.params,
-          draft.params,
+          params,
           inputs[filled],
           gamma=gamma,
-          verification='token',  # the paper's own
+          verification=verification,
           **options,
       )
     else:
@@ -98,13 +117,13 @@ def translate(
   )
   print(
       f'{len(sources)} texts, temperature {temperature:.0f}, '
-      f'{f"gamma {gamma}" if draft else "no draft"}: '
+      f'{f"gamma {gamma}" if drafts else "no draft"}: '
       f'{time.monotonic() - began:.0f} s',
       file=sys.stderr,
       flush=True,
   )
   texts = [words.decode(_to_eos(row.tolist())) for row in tokens]
-  return Translations(tokens, texts, total.summary())
+  return Translations(tokens, texts, total)
 
 
 def _to_eos(ids: list[int]) -> list[int]:

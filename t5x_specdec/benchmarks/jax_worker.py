@@ -47,10 +47,9 @@ class JaxWorker:
   def start(self, job: dict[str, Any]) -> dict[str, Any]:
     """Takes the job; says what runs it."""
     self.job = Job(**job)
-    self.configs = {
-        'target': T5Config(**self.job.target),
-        'draft': T5Config(**self.job.draft),
-    }
+    self.configs = {'target': T5Config(**self.job.target)}
+    if self.job.draft is not None:
+      self.configs['draft'] = T5Config(**self.job.draft)
     return {
         'platform': jax.default_backend(),
         'device': jax.devices()[0].device_kind,

@@ -56,7 +56,9 @@ class Job:
 
   Attributes:
     target: fields of the target's `T5Config`.
-    draft: fields of the draft's.
+    draft: fields of the draft model's, None without one.
+    kind: of draft, one of `kinds.KINDS`.
+    table: file of n-grams, for kinds that have one.
     inputs: int[batches, batch, S], 0 at padding.
     prompts: int[batches, batch, 1], one forced token a row, or None.
     text_len: length of the texts, prompt included, in tokens.
@@ -69,7 +71,9 @@ class Job:
   """
 
   target: dict[str, Any]
-  draft: dict[str, Any]
+  draft: dict[str, Any] | None
+  kind: str
+  table: str | None
   inputs: list
   prompts: list | None
   text_len: int

@@ -3,8 +3,9 @@
 """Worker: our decoders, and the parts they are made of.
 
 Cases: 'autoregressive', 'speculative:GAMMA', and of the parts 'encode',
-'encode_pair', 'block:WIDTH', 'draft_step', 'propose:GAMMA'. The parts need the
-text, so the first case must be 'autoregressive'.
+'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a model, and
+'propose:GAMMA'. The parts need the text, so the first case must be
+'autoregressive'.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from t5x_specdec.benchmarks import protocol
 from t5x_specdec.benchmarks.jax_worker import JaxWorker
 from t5x_specdec.benchmarks.protocol import Array
 from t5x_specdec.decoding import DecodeResult
-from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import kinds
+from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 
@@ -43,6 +46,8 @@ class OurWorker(JaxWorker):
     super().__init__()
     self._runners: dict[str, _Runner] = {}
     self._prepared: dict[str, PyTree] = {}
+    self._draft: Any = None
+    self._draft_params: PyTree = {}
     self._text = np.zeros([0, 0], np.int32)
 
   def logits(self, model: str, width: int, inputs: list, tokens: list):
@@ -70,6 +75,21 @@ class OurWorker(JaxWorker):
           path, leaf = preparation.transposed(path, flat.pop(path))
           flat[path] = jax.block_until_ready(leaf)
       self._prepared[name] = parameters.unflatten(flat)
+    self._draft, self._draft_params = self._make_draft()
+
+  def _make_draft(self) -> tuple[Draft, PyTree]:
+    """Where drafts come from, and its prepared parameters."""
+    job, model = self.job, None
+    if 'draft' in self.configs:
+      model = self._decoder('draft'), self._prepared['draft']
+    draft, params = kinds.make(
+        job.kind,
+        self.configs['target'].vocab_size,
+        model=model,
+        table=None if job.table is None else ngram.load(job.table),
+    )
+    # A model's have been; n-grams are put on the device.
+    return draft, params if model else draft.prepare(params)
 
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
@@ -141,9 +161,9 @@ class OurWorker(JaxWorker):
           jax.device_get(
               t5x_specdec.speculative_decode(
                   self._decoder('target'),
-                  self._decoder('draft'),
+                  self._draft,
                   self._prepared['target'],
-                  self._prepared['draft'],
+                  self._draft_params,
                   inputs,
                   prompts=prompts,
                   gamma=gamma,
@@ -157,21 +177,27 @@ class OurWorker(JaxWorker):
     return run
 
   def _encode(self, name: str, gamma: int, inputs, prompts) -> Any:
-    """State of a model after the input and the prompt's decoder inputs."""
+    """State of a model, or of 'drafts', after the input and the prompt."""
     rows = len(inputs)
     # Of a prompt of P tokens the first P decoder inputs are read in one block:
     # the start token and all but the last.
     prompt = np.zeros([rows, 0 if prompts is None else 1], np.int32)
     max_len = self.job.text_len + gamma + 2
-    params = self._prepared[name]
-    if name == 'draft':
-      draft = ModelDraft(self._decoder('draft'))
+    if name == 'drafts':
       return pieces.encode_draft(
-          params, inputs, prompt, draft=draft, max_len=max_len
+          self._draft_params,
+          inputs,
+          prompt,
+          draft=self._draft,
+          max_len=max_len,
       )
-    decoder = self._decoder('target')
     return pieces.encode(
-        params, inputs, prompt, decoder=decoder, rows=rows, max_len=max_len
+        self._prepared[name],
+        inputs,
+        prompt,
+        decoder=self._decoder(name),
+        rows=rows,
+        max_len=max_len,
     )
 
   def _make_encode(self, *, names=('target',)) -> _Runner:
@@ -184,7 +210,7 @@ class OurWorker(JaxWorker):
     return run
 
   def _make_encode_pair(self) -> _Runner:
-    return self._make_encode(names=('target', 'draft'))
+    return self._make_encode(names=('target', 'drafts'))
 
   def _loop(self, gamma: int) -> tuple[np.ndarray, np.ndarray]:
     """The first batch's decoder inputs, padded to the caches; positions."""
@@ -212,7 +238,7 @@ class OurWorker(JaxWorker):
     loop = pieces.blocks(
         self._decoder('draft'),
         self._prepared['draft'],
-        state.cache,
+        state,
         text,
         positions,
         1,
@@ -223,9 +249,9 @@ class OurWorker(JaxWorker):
     text, positions = self._loop(gamma)
     job, rows = self.job, len(text)
     loop = pieces.proposals(
-        ModelDraft(self._decoder('draft')),
-        self._prepared['draft'],
-        self._encode('draft', gamma, *job.batches()[0]),
+        self._draft,
+        self._draft_params,
+        self._encode('drafts', gamma, *job.batches()[0]),
         text,
         positions,
         sampling.Method(

@@ -16,6 +16,8 @@ from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks.protocol import Job
 from t5x_specdec.checkpoint_reader import read_checkpoint
 from t5x_specdec.config_reader import config_from_params
+from t5x_specdec.drafts import kinds
+from t5x_specdec.drafts import ngram
 from t5x_specdec.parameters import Path
 from t5x_specdec.parameters import T5Config
 from t5x_specdec.testing import planted
@@ -32,7 +34,7 @@ class Workload:
 
   Attributes:
     target: the target's shape.
-    draft: the draft's.
+    draft: the draft model's, None without one.
     inputs: int32[batches, batch, S], 0 at padding.
     prompts: int32[batches, batch, 1] or None.
     text_len: length of the texts, prompt included, in tokens.
@@ -40,24 +42,29 @@ class Workload:
     expected: int[batches, batch, text_len], the greedy texts where they are
       known in advance.
     seed: of the random weights.
+    kind: of draft, one of `kinds.KINDS`.
+    table: file of n-grams, for kinds that have one.
   """
 
   target: T5Config
-  draft: T5Config
+  draft: T5Config | None
   inputs: np.ndarray
   prompts: np.ndarray | None
   text_len: int
   weights: Callable[[], Leaves]
   expected: list | None
   seed: int
+  kind: str = 'model'
+  table: str | None = None
 
   @property
   def configs(self) -> dict[str, T5Config]:
-    """Shapes of both models by name."""
-    return {'target': self.target, 'draft': self.draft}
+    """Shapes of the models by name."""
+    found = {'target': self.target, 'draft': self.draft}
+    return {name: x for name, x in found.items() if x is not None}
 
   def random_weights(self) -> Leaves:
-    """Every leaf of both models, nothing planted."""
+    """Every leaf of all models, nothing planted."""
     for model, config, seed in self._models():
       for path, leaf in planted.random_leaves(
           config, seed=seed, dtype=config.dtype
@@ -76,7 +83,9 @@ class Workload:
     """What the workers are told."""
     return Job(
         target=dataclasses.asdict(self.target),
-        draft=dataclasses.asdict(self.draft),
+        draft=None if self.draft is None else dataclasses.asdict(self.draft),
+        kind=self.kind,
+        table=self.table,
         inputs=self.inputs.tolist(),
         prompts=None if self.prompts is None else self.prompts.tolist(),
         text_len=self.text_len,
@@ -176,23 +185,27 @@ def planted_workload(
 
 def checkpoint_workload(
     target: str | os.PathLike[str],
-    draft: str | os.PathLike[str],
+    draft: str | os.PathLike[str] | None,
     vocabulary: str | os.PathLike[str],
     lines: list[str],
     *,
+    kind: str = 'model',
+    table: str | os.PathLike[str] | None = None,
     batch_size: int,
     input_len: int,
     output_len: int,
     dtype: str,
     seed: int,
 ) -> Workload:
-  """Two T5X checkpoints on lines of text.
+  """T5X checkpoints on lines of text.
 
   Args:
     target: the target's checkpoint.
-    draft: the draft's.
-    vocabulary: SentencePiece model of both.
+    draft: the draft model's, None without one.
+    vocabulary: SentencePiece model of all.
     lines: one input each; as many as fill whole batches are taken.
+    kind: of draft, one of `kinds.KINDS`.
+    table: file of n-grams, for kinds that have one.
     batch_size: rows of a batch.
     input_len: inputs are cut and padded to this.
     output_len: most tokens to generate.
@@ -203,14 +216,16 @@ def checkpoint_workload(
     The workload.
 
   Raises:
-    ValueError: fewer lines than rows, a checkpoint that is not usable, or one
-      of a decoder-only model.
+    ValueError: fewer lines than rows, a checkpoint that is not usable or of a
+      decoder-only model, or n-grams of another vocabulary.
   """
   if len(lines) < batch_size:
     raise ValueError(
         f'{len(lines)} lines of input do not fill --batch_size {batch_size}'
     )
   words = Vocabulary(vocabulary)
+  if table is not None:
+    kinds.check_same_vocabulary(ngram.load(table), os.fspath(table), words)
   count = len(lines) // batch_size * batch_size
   inputs = np.zeros([count, input_len], np.int32)
   for row, line in zip(inputs, lines):
@@ -220,17 +235,21 @@ def checkpoint_workload(
   def read(path) -> Any:
     return read_checkpoint(path, dtype=dtype).params
 
+  paths = {'target': target} | ({} if draft is None else {'draft': draft})
   models = []
-  for path in (target, draft):
+  for path in paths.values():
     models.append(config_from_params(read(path), dtype=dtype))
     if models[-1].decoder_only:
       raise ValueError(f'{path} is a decoder-only model: not benchmarked')
     if inputs.max() >= models[-1].vocab_size:
       raise ValueError(f'{path} has no row for id {inputs.max()}')
-  _check_same_vocabulary(*models)
+  if draft is None:
+    models.append(None)
+  else:
+    _check_same_vocabulary(*models)
 
   def weights() -> Leaves:
-    for model, path in (('target', target), ('draft', draft)):
+    for model, path in paths.items():
       for name, leaf in parameters.flatten(read(path)).items():
         yield model, name, np.asarray(leaf)
 
@@ -242,4 +261,6 @@ def checkpoint_workload(
       weights=weights,
       expected=None,
       seed=seed,
+      kind=kind,
+      table=None if table is None else os.fspath(table),
   )

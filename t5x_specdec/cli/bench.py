@@ -22,6 +22,7 @@ from t5x_specdec.benchmarks import table
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import options
+from t5x_specdec.drafts import kinds
 from t5x_specdec.pair import DEMO_PAIR
 
 # On some CPUs products with few rows cost less than with XLA's own kernels.
@@ -90,11 +91,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
       help=f'{sizes}: planted weights of that size; demo: the pair that ships '
       'with the package; or a T5X checkpoint (default: %(default)s)',
   )
-  group.add_argument(
-      '--draft',
-      metavar='SIZE|DIR',
-      help='likewise (default: small, with a planted target)',
-  )
+  options.add_draft(group, sizes='a SIZE, for a planted target, or ')
   group.add_argument(
       '--alpha',
       type=float,
@@ -134,6 +131,11 @@ def _check(args: argparse.Namespace) -> None:
     if getattr(args, name) < 1:
       raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
   for gamma in args.gamma:
+    if isinstance(gamma, str):
+      raise ValueError(
+          f'--gamma {gamma}: what a step costs is measured gamma by gamma, so '
+          'bench takes numbers'
+      )
     if not 1 <= gamma < args.output_len:
       raise ValueError(
           f'--gamma must be in [1, --output_len), got {gamma} at '
@@ -153,18 +155,25 @@ def _workload(args: argparse.Namespace) -> workloads.Workload:
       for name in ('batch_size', 'input_len', 'output_len', 'dtype', 'seed')
   }
   if args.target == 'demo':
-    if args.draft not in (None, 'demo'):
-      raise ValueError('--target demo brings its own draft')
+    choice = _demo_choice(args)
     count = -(-_DEMO_LINES // args.batch_size) * args.batch_size
     return workloads.checkpoint_workload(
         DEMO_PAIR / 'target',
-        DEMO_PAIR / 'draft',
+        choice.checkpoint,
         DEMO_PAIR / 'vocabulary.model',
         [source for source, _ in demo.held_out(count, args.seed)],
+        kind=choice.kind,
+        table=choice.table,
         **common,
     )
   if args.target in shapes.SIZES:
-    draft = args.draft or 'small'
+    if args.draft in kinds.KINDS and args.draft != 'model':
+      raise ValueError(
+          f'--draft {args.draft}: a planted text repeats nothing, copies '
+          'nothing and was never counted; take --target demo or a checkpoint'
+      )
+    args.draft = args.draft or 'small'
+    draft = options.draft_choice(args).checkpoint or ''
     if draft not in shapes.SIZES:
       raise ValueError(
           f'--draft {draft}: a planted target takes a draft of '
@@ -179,12 +188,34 @@ def _workload(args: argparse.Namespace) -> workloads.Workload:
           f'--target {args.target} is no size, and a checkpoint needs --{name}'
       )
   text = pathlib.Path(args.input).read_text(encoding='utf-8')
+  choice = options.draft_choice(args)
   return workloads.checkpoint_workload(
-      args.target, args.draft, args.vocabulary, text.splitlines(), **common
+      args.target,
+      choice.checkpoint,
+      args.vocabulary,
+      text.splitlines(),
+      kind=choice.kind,
+      table=choice.table,
+      **common,
   )
 
 
-def _workers(args: argparse.Namespace) -> list[sitting.Worker]:
+def _demo_choice(args: argparse.Namespace) -> options.DraftChoice:
+  """Where drafts for the demo's target come from: its own, or a table given."""
+  args.draft = 'model' if args.draft in (None, 'demo') else args.draft
+  if args.draft not in kinds.KINDS or args.draft_checkpoint is not None:
+    raise ValueError(
+        '--target demo brings its own draft model; --draft may be one of '
+        f'{", ".join(kinds.KINDS)}'
+    )
+  own = demo.draft_arguments(args.draft)
+  given = {'draft_table': args.draft_table} if args.draft_table else {}
+  return options.draft_choice(argparse.Namespace(**(own | given)))
+
+
+def _workers(
+    args: argparse.Namespace, workload: workloads.Workload
+) -> list[sitting.Worker]:
   """Who is to be timed, ours first."""
   environment = {
       # Several processes may share a device.
@@ -194,16 +225,18 @@ def _workers(args: argparse.Namespace) -> list[sitting.Worker]:
     flags = _ONEDNN if args.xla_flags == 'onednn' else args.xla_flags
     environment['XLA_FLAGS'] = flags
   jax_process = {'environment': environment}
-  cases = ['autoregressive', 'encode', 'encode_pair', 'block:1', 'draft_step']
+  models = tuple(workload.configs)
+  cases = ['autoregressive', 'encode', 'encode_pair', 'block:1']
+  if 'draft' in models:
+    cases.append('draft_step')
   for gamma in args.gamma:
     cases += [
         f'speculative:{gamma}',
         f'block:{gamma + 1}',
         f'propose:{gamma}',
     ]
-  both = ('target', 'draft')
   workers = [
-      sitting.Worker('ours', 'worker_ours', tuple(cases), both, jax_process),
+      sitting.Worker('ours', 'worker_ours', tuple(cases), models, jax_process),
       sitting.Worker('bandwidth', 'bandwidth', ('read',), (), jax_process),
   ]
   if not args.no_t5x:
@@ -213,12 +246,13 @@ def _workers(args: argparse.Namespace) -> list[sitting.Worker]:
         )
     )
   if not args.no_hf:
-    # transformers assists one row at a time only.
+    # transformers assists one row at a time only, and here with a model.
     assisted = [f'assisted:{gamma}' for gamma in args.gamma]
-    cases = ['alone', *(assisted if args.batch_size == 1 else [])]
+    assists = args.batch_size == 1 and workload.kind == 'model'
+    cases = ['alone', *(assisted if assists else [])]
     alone = {'python': args.hf_python, 'without_package': True}
     workers.append(
-        sitting.Worker('hf', 'worker_hf', tuple(cases), both, alone)
+        sitting.Worker('hf', 'worker_hf', tuple(cases), models, alone)
     )
   return workers
 
@@ -227,7 +261,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   _check(args)
   workload = _workload(args)
-  workers = _workers(args)
+  workers = _workers(args, workload)
   job = workload.job(
       temperature=args.temperature,
       topk=args.topk,
@@ -265,9 +299,8 @@ def _settings(
       'topk', 'topp', 'verification', 'dtype', 'repeats', 'seed',
   )
   settings = {name: getattr(args, name) for name in names}
-  if planted and args.draft is None:
-    settings['draft'] = 'small'
   return settings | {
+      'draft_kind': workload.kind,
       'planted': planted,
       'planted_alpha': args.alpha if planted else None,
       'parameters': {
