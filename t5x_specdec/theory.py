@@ -3,8 +3,7 @@
 """Formulas of the paper. Array-valued: arguments broadcast, NumPy or JAX.
 
 Numbers are those of Leviathan et al. (2023). Where an argument is a JAX array,
-traced or not, so is the result; otherwise it is NumPy's, in float64. What is
-built on the formulas for measured costs is in `planner`.
+traced or not, so is the result; otherwise it is NumPy's, in float64.
 
 Equation 1 and all that follows from it count on acceptances that are
 independent and of one rate alpha. Under block verification the expected tokens
