@@ -175,7 +175,8 @@ def speculative_decode(
     ValueError: naming the argument and showing its value, before compiling.
   """
   draft = as_draft(draft)
-  validation.check_draft(target, draft, draft_params, gamma)
+  policy = as_policy(gamma)
+  validation.check_draft(target, draft, draft_params)
   validation.check_verification(verification)
   return _run(
       target,
@@ -183,7 +184,7 @@ def speculative_decode(
       target_params,
       draft_params,
       inputs,
-      policy=as_policy(gamma),
+      policy=policy,
       prompts=prompts,
       max_decode_len=max_decode_len,
       eos_id=eos_id,

@@ -88,9 +88,8 @@ def lay_out(params: PyTree, config: T5Config) -> PyTree:
     A tree that decodes as that of `prepare` does.
   """
   flat = parameters.flatten(prepare(params, config))
-  return parameters.unflatten(
-      dict(transposed(path, leaf) for path, leaf in flat.items())
-  )
+  transpose(flat)
+  return parameters.unflatten(flat)
 
 
 def pays_to_lay_out(params: PyTree) -> bool:
@@ -108,21 +107,21 @@ def pays_to_lay_out(params: PyTree) -> bool:
   return jax.default_backend() == 'cpu' and size >= 2**29
 
 
-def transposed(path: Path, leaf: Any) -> tuple[Path, Any]:
-  """A leaf of `prepare`'s tree as `lay_out` has it.
+def transpose(flat: dict[Path, Any]) -> None:
+  """Does what `lay_out` does to the leaves of `prepare`'s tree, in their dict.
+
+  One at a time, so that whoever keeps no other reference to them has one leaf
+  twice in memory and not all.
 
   Args:
-    path: of a parameter.
-    leaf: the array.
-
-  Returns:
-    Path and array: of its own name and [out, in] where the leaf is a matrix
-    that the decoder multiplies blocks with, else as they came.
+    flat: leaves by path. A matrix that the decoder multiplies blocks with goes
+      and comes back [out, in] under a name of its own.
   """
-  shape = _transposed_shape(path, leaf.shape)
-  if shape is None:
-    return path, leaf
-  return (*path[:-1], _TRANSPOSED), leaf.reshape(shape[::-1]).T
+  for path in tuple(flat):
+    shape = _transposed_shape(path, flat[path].shape)
+    if shape is not None:
+      leaf = flat.pop(path).reshape(shape[::-1]).T
+      flat[*path[:-1], _TRANSPOSED] = jax.block_until_ready(leaf)
 
 
 def dense(params: PyTree, x: jax.Array, dtype: Any = None) -> jax.Array:

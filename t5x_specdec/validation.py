@@ -19,8 +19,6 @@ import numpy as np
 from t5x_specdec import acceptance
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
-from t5x_specdec.gamma import as_policy
-from t5x_specdec.gamma import Policy
 from t5x_specdec.parameters import PyTree
 
 
@@ -68,7 +66,6 @@ def check_draft(
     target: BlockDecoder,
     draft: Draft,
     draft_params: PyTree,
-    gamma: int | Policy,
 ) -> None:
   """Checks that the draft can serve the target.
 
@@ -76,13 +73,11 @@ def check_draft(
     target: the target model.
     draft: the source of drafts.
     draft_params: its parameters.
-    gamma: drafts per round, or a policy.
 
   Raises:
-    ValueError: gamma below 1, vocabularies of different size, or parameters
-      that do not fit the draft (names the path).
+    ValueError: vocabularies of different size, or parameters that do not fit
+      the draft (names the path).
   """
-  as_policy(gamma)
   if draft.has_encoder and target.has_encoder is False:
     raise ValueError(
         'the draft has an encoder and needs inputs, but the target is '

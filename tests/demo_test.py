@@ -117,16 +117,7 @@ def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('draft', ['model', 'lookup', 'chain'])
 def test_costs_are_in_target_steps(draft):
-  args = argparse.Namespace(
-      **demo.draft_arguments(draft),
-      target=DEMO_PAIR / 'target',
-      vocabulary=DEMO_PAIR / 'vocabulary.model',
-      draft_vocabulary=None,
-      dtype='float32',
-      batch_size=1,
-      max_input_len=64,
-      max_decode_len=96,
-  )
+  args = argparse.Namespace(**demo.setup_arguments(draft))
   propose, verify = policy.costs(setup.load(args), rows=1)
   assert propose[0] == 0 and verify[0] == 1
   assert all(np.isfinite(propose)) and all(cost > 0 for cost in propose[1:])

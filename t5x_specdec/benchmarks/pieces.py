@@ -177,7 +177,7 @@ def proposals(
   """Drafts `gamma` tokens at each position: the whole draft phase.
 
   Args:
-    draft: the draft model.
+    draft: the source of drafts.
     params: from `draft.prepare`.
     state: from `encode_draft`; given away.
     text: int32[rows, max_len] decoder inputs.

@@ -71,9 +71,7 @@ class OurWorker(JaxWorker):
       flat = parameters.flatten(params)
       del params, self._leaves[name]
       if lay_out:
-        for path in tuple(flat):
-          path, leaf = preparation.transposed(path, flat.pop(path))
-          flat[path] = jax.block_until_ready(leaf)
+        preparation.transpose(flat)
       self._prepared[name] = parameters.unflatten(flat)
     self._draft, self._draft_params = self._make_draft()
 

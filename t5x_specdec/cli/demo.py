@@ -102,6 +102,20 @@ def draft_arguments(kind: str) -> dict[str, Any]:
   }
 
 
+def setup_arguments(kind: str) -> dict[str, Any]:
+  """What `setup.load` reads, for the pair and its own draft of a kind."""
+  return {
+      **draft_arguments(kind),
+      'target': DEMO_PAIR / 'target',
+      'vocabulary': DEMO_PAIR / 'vocabulary.model',
+      'draft_vocabulary': None,
+      'dtype': 'float32',
+      'batch_size': 1,
+      'max_input_len': 64,
+      'max_decode_len': 96,
+  }
+
+
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   if args.text:
@@ -109,14 +123,7 @@ def run(args: argparse.Namespace) -> int:
   else:
     sources = held_out(args.n, args.seed)
   job = argparse.Namespace(
-      **(vars(args) | draft_arguments(args.draft)),
-      target=DEMO_PAIR / 'target',
-      vocabulary=DEMO_PAIR / 'vocabulary.model',
-      draft_vocabulary=None,
-      dtype='float32',
-      batch_size=1,
-      max_input_len=64,
-      max_decode_len=96,
+      **(vars(args) | setup_arguments(args.draft)),
       num_decodes=1,
       compare=True,
       # Few sentences, of some 30 ms each: one interruption would show.

@@ -160,18 +160,16 @@ def add_sampling(
     gammas: whether `--gamma` is a list.
   """
   group = parser.add_argument_group('decoding')
-  text = (
-      'tokens to draft per target call; adaptive follows what is accepted, '
-      'auto is planned from alpha and costs'
-  )
+  text = 'tokens to draft per target call'
+  words = 'adaptive follows what is accepted, auto is best for the first lines'
   group.add_argument(
       '--gamma',
       type=_gammas if gammas else gamma,
       default=[3, 5] if gammas else 5,
-      metavar='N|adaptive|auto,...' if gammas else 'N|adaptive|auto',
-      help=f'{text}; several to compare (default: 3,5)'
+      metavar='N,...' if gammas else 'N|adaptive|auto',
+      help=f'{text}, several to compare (default: 3,5)'
       if gammas
-      else f'{text} (default: %(default)s)',
+      else f'{text}; {words} (default: %(default)s)',
   )
   group.add_argument(
       '--temperature',

@@ -74,6 +74,7 @@ def costs(
   if isinstance(draft, Chain) and draft.then is not None:
     # What a round costs where lookup has nothing, which is the dearer one.
     draft, draft_params = draft.then, draft_params['then']
+  draft_params = draft.prepare(draft_params)
   target, params = setup.target.decoder, setup.target.params
 
   def block(gamma):
@@ -102,7 +103,6 @@ def _proposals(
     gamma: int,
 ) -> Callable[[], None]:
   """Drafts at each position, greedily."""
-  params = draft.prepare(params)
   rows, width = text.shape
   state = pieces.encode_draft(
       params, inputs, text[:, :0], draft=draft, max_len=width

@@ -25,6 +25,7 @@ from t5x_specdec.cli import policy
 from t5x_specdec.cli.setup import Setup
 from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.gamma import as_policy
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.stats import Stats
 from t5x_specdec.vocabulary import EOS_ID
@@ -42,16 +43,14 @@ def check(pair: Setup, args: argparse.Namespace) -> None:
   """
   if not 0 <= args.seed < 2**63:
     raise ValueError(f'--seed must be in [0, 2^63), got {args.seed}')
-  if isinstance(args.gamma, int) and args.gamma > args.max_decode_len:
-    raise ValueError(
-        f'--gamma {args.gamma} drafts more than --max_decode_len '
-        f'{args.max_decode_len} tokens'
-    )
-  # What a word stands for is a gamma that can be had.
-  gamma = 1 if isinstance(args.gamma, str) else args.gamma
-  validation.check_draft(
-      pair.target.decoder, pair.draft, pair.draft_params, gamma
-  )
+  if isinstance(args.gamma, int):
+    if args.gamma > args.max_decode_len:
+      raise ValueError(
+          f'--gamma {args.gamma} drafts more than --max_decode_len '
+          f'{args.max_decode_len} tokens'
+      )
+    as_policy(args.gamma)
+  validation.check_draft(pair.target.decoder, pair.draft, pair.draft_params)
   validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
   validation.check_method(args.temperature, args.topk, args.topp, 1)
 
@@ -146,9 +145,8 @@ def decode_lines(
     batch = next(_batches(pair, lines, args))
     options = _options(batch, args, keys)
     result = speculative(batch['text'], gamma=_SAMPLE_GAMMA, **options)
-    stats = result.stats
-    judged = int(np.sum(stats.judged))
-    return float(np.sum(stats.overlap)) / judged if judged else None
+    alpha: Any = result.stats.summary()['alpha']
+    return alpha
 
   gamma = args.gamma
   if isinstance(gamma, str):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from flax import struct
 import jax
+import jax.numpy as jnp
 
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
@@ -27,6 +28,15 @@ class Proposal(struct.PyTreeNode):
   tokens: jax.Array
   lengths: jax.Array
   q: jax.Array | None
+
+  @classmethod
+  def empty(cls, rows: int, vocab_size: int) -> Proposal:
+    """Of a round of gamma = 0, from a source whose q is no one-hot law."""
+    return cls(
+        tokens=jnp.zeros([rows, 0], jnp.int32),
+        lengths=jnp.zeros([rows], jnp.int32),
+        q=jnp.zeros([rows, 0, vocab_size]),
+    )
 
 
 class Draft(Protocol):

@@ -105,9 +105,7 @@ class ModelDraft:
     # What the last round rejected lies at and after the position.
     start = jnp.minimum(state.reach, positions)
     if not gamma:
-      nothing = jnp.zeros([len(positions), 0], jnp.int32)
-      q = jnp.zeros([*nothing.shape, self.vocab_size])
-      proposal = Proposal(nothing, jnp.zeros_like(positions), q)
+      proposal = Proposal.empty(len(positions), self.vocab_size)
       return proposal, ModelDraftState(state.cache, start)
     cache, start = self._catch_up(
         params, state.cache, tokens, positions, start, room > 0

@@ -132,9 +132,7 @@ class Ngram:
   ) -> tuple[Proposal, tuple[()]]:
     """Draws gamma tokens, each after the ones before; see `Draft.propose`."""
     if not gamma:
-      nothing = jnp.zeros([len(positions), 0], jnp.int32)
-      q = jnp.zeros([*nothing.shape, self.vocab_size])
-      return Proposal(nothing, jnp.zeros_like(positions), q), state
+      return Proposal.empty(len(positions), self.vocab_size), state
     back = positions[:, None] - jnp.arange(self.order - 2, -1, -1)
     context = jnp.take_along_axis(tokens, jnp.maximum(back, 0), axis=1)
     context = jnp.where(back >= 0, context, -1)
