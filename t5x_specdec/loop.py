@@ -74,6 +74,7 @@ def _start(
         'num_decodes',
         'rescale_log_probs',
         'verification',
+        'lenience',
         'trace',
     ),
 )
@@ -94,6 +95,7 @@ def decode(
     num_decodes: int,
     rescale_log_probs: bool,
     verification: str,
+    lenience: float,
     trace: bool,
 ) -> DecodeResult:
   """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
@@ -141,7 +143,7 @@ def decode(
       scores=jnp.zeros([rows], jnp.float32),
       target=target_state,
       draft=draft_state,
-      stats=Stats.zeros(rows, gamma),
+      stats=Stats.zeros(rows, gamma, lenient=lenience < 1),
       trace=Trace.empty(rows, max_decode_len, gamma) if trace else None,
   )
   state = lax.while_loop(
@@ -156,6 +158,7 @@ def decode(
           gamma=gamma,
           rescale_log_probs=rescale_log_probs,
           rule=verification,
+          lenience=lenience,
       ),
       state,
   )

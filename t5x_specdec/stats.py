@@ -30,6 +30,8 @@ class Stats(struct.PyTreeNode):
     nonfinite: int32[...], rounds in which the target's logits at a position
       that was used held a NaN or +inf, or nothing finite: the row's text is not
       to be trusted from there on.
+    lenient: int32[...], rounds judged with a lenience below 1, whose text is
+      not the target's; None where all were exact.
   """
 
   rounds: jax.Array
@@ -40,9 +42,10 @@ class Stats(struct.PyTreeNode):
   histogram: jax.Array
   overlap: jax.Array
   nonfinite: jax.Array
+  lenient: jax.Array | None = None
 
   @classmethod
-  def zeros(cls, rows: int, gamma: int) -> Stats:
+  def zeros(cls, rows: int, gamma: int, lenient: bool = False) -> Stats:
     """Counters before the first round."""
     zero = jnp.zeros([rows], jnp.int32)
     return cls(
@@ -54,6 +57,7 @@ class Stats(struct.PyTreeNode):
         histogram=jnp.zeros([rows, gamma + 1], jnp.int32),
         overlap=jnp.zeros([rows], jnp.float32),
         nonfinite=zero,
+        lenient=zero if lenient else None,
     )
 
   def add_round(
@@ -99,6 +103,7 @@ class Stats(struct.PyTreeNode):
         overlap=self.overlap
         + jnp.sum(jnp.where(was_judged & live[:, None], overlap, 0.0), axis=1),
         nonfinite=self.nonfinite + (live & ~finite).astype(jnp.int32),
+        lenient=None if self.lenient is None else self.lenient + live_int,
     )
 
   def counters(self) -> dict[str, jax.Array]:
@@ -106,6 +111,7 @@ class Stats(struct.PyTreeNode):
     return {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
+        if getattr(self, field.name) is not None
     }
 
   def summary(self) -> dict[str, float | int | list[int] | None]:
@@ -115,7 +121,8 @@ class Stats(struct.PyTreeNode):
       rounds, drafted, judged, accepted, emitted, nonfinite, histogram, and
       alpha_empirical: accepted / judged;
       alpha: Corollary 3.6, the mean of sum(min(p, q)) over the judged drafts;
-      tokens_per_target_call: emitted / rounds, to hold against Equation 1.
+      tokens_per_target_call: emitted / rounds, to hold against Equation 1;
+      exact: whether every round kept the target's law, lenience being 1.
       A ratio without a denominator is None.
     """
     names = ('rounds', 'drafted', 'judged', 'accepted', 'emitted', 'nonfinite')
@@ -132,4 +139,5 @@ class Stats(struct.PyTreeNode):
     total['alpha'] = ratio(overlap, total['judged'])
     total['alpha_empirical'] = ratio(total['accepted'], total['judged'])
     total['tokens_per_target_call'] = ratio(total['emitted'], total['rounds'])
+    total['exact'] = self.lenient is None or not np.any(self.lenient)
     return total
