@@ -112,17 +112,18 @@ def checked_lenience(lenience: Any, verification: str) -> float:
     verification: a key of `acceptance.RULES`.
   """
   real = isinstance(lenience, numbers.Real) and not isinstance(lenience, bool)
-  if not real or not 0 < lenience <= 1:
+  value = float(lenience) if real else float('nan')  # pyright: ignore
+  if not 0 < value <= 1:
     raise ValueError(
         f'lenience must be a number in (0, 1], got {lenience!r}: 1 is exact, '
         'less is lossy'
     )
-  if lenience < 1 and verification != 'token':
+  if value < 1 and verification != 'token':
     raise ValueError(
         f'lenience={lenience!r} needs verification=\'token\', got '
         f'{verification!r}: for blocks no bound on the error is known'
     )
-  return float(lenience)
+  return value
 
 
 def check_text(

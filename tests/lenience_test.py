@@ -3,6 +3,7 @@
 """Appendix A.5: what lenience loses is bounded; what it gains is as said."""
 
 import functools
+from typing import Any
 
 from hypothesis import given
 from hypothesis import settings
@@ -250,7 +251,7 @@ def test_one_is_exact_and_says_so():
   target, draft = laws.toy_tables(9)
   arguments = (decoder, decoder, {'table': target}, {'table': draft})
   inputs = np.zeros([50, 1], np.int32)
-  options = {'max_decode_len': 8, 'topk': 0, 'gamma': 2}
+  options: dict[str, Any] = {'max_decode_len': 8, 'topk': 0, 'gamma': 2}
   for rule in ('token', 'block'):
     options['verification'] = rule
     silent = plain(*arguments, inputs, **options)

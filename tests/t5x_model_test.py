@@ -398,6 +398,7 @@ specdec_decoding.speculative_decode.verification = 'token'
   model = ours_of('t5_1_1', gamma=3)
   lenient = predict(model, case.pair_params, batch, decoder_params=options)
   ours, theirs = (inference.summary(x[1]) for x in (lenient, exact))
+  assert ours and theirs
   assert theirs['exact'] and not ours['exact']
   assert ours['alpha'] > theirs['alpha']
   aux = lenient[1]['speculation']

@@ -15,11 +15,13 @@ import os
 import sys
 
 from t5x_specdec.cli import bench
+from t5x_specdec.cli import calibrate
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
+from t5x_specdec.cli import plan
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench)
+_COMMANDS = (generate, demo, bench, calibrate, plan)
 
 
 def parser() -> argparse.ArgumentParser:
