@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`calibrate` measures what it says: costs by a clock of our own, real texts."""
+"""`calibrate` measures what it says: by a clock of our own, on real texts."""
 
 import json
 
