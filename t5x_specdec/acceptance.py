@@ -13,9 +13,14 @@ were drawn from. Two rules:
   average.
 
 At temperature 0 the two are one, `accept_greedy`.
+
+Under lenience (Appendix A.5) the output's law is NOT the target's any more:
+`accept_tokens` with `lenience` below 1, `accept_near_best` at temperature 0.
 """
 
 from __future__ import annotations
+
+import math
 
 from flax import struct
 import jax
@@ -68,6 +73,31 @@ def accept_greedy(
   """
   stands = drafts == best[:, :-1]
   accepted = _leading(stands, lengths)
+  next_token = jnp.take_along_axis(best, accepted[:, None], axis=1)[:, 0]
+  return Verdict(accepted, next_token, stands.astype(jnp.float32))
+
+
+def accept_near_best(
+    logits: jax.Array, drafts: jax.Array, lengths: jax.Array, lenience: float
+) -> Verdict:
+  """LOSSY: lenience at temperature 0, a draft stands if it is likely enough.
+
+  Draft x stands if p(x) >= l max(p), p being the model's own law, at
+  temperature 1 and without filters (Appendix A.5).
+
+  Args:
+    logits: float32[rows, gamma + 1, vocab], as the target gives them.
+    drafts: int32[rows, gamma].
+    lengths: int32[rows], how many drafts of each row are real.
+    lenience: l, in (0, 1).
+
+  Returns:
+    The verdict; the token after the drafts that stand is the argmax.
+  """
+  least = jnp.max(logits, axis=-1)[:, :-1] + math.log(lenience)
+  stands = _at_drafts(logits, drafts) >= least
+  accepted = _leading(stands, lengths)
+  best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
   next_token = jnp.take_along_axis(best, accepted[:, None], axis=1)[:, 0]
   return Verdict(accepted, next_token, stands.astype(jnp.float32))
 
@@ -159,11 +189,20 @@ def accept_tokens(
     lengths: jax.Array,
     accept_keys: jax.Array,
     next_keys: jax.Array,
+    lenience: float = 1.0,
 ) -> Verdict:
   """Algorithm 1, steps 3 and 4.
 
   Draft x stands if u q(x) < p(x) with u uniform in [0, 1): no division, and a
   token that the target cannot emit never stands.
+
+  With lenience l below 1, which is LOSSY, l q takes the place of q in all of it
+  (Appendix A.5): x stands with probability min(1, p(x) / (l q(x))), and what
+  follows a rejection is drawn from norm(max(0, p - l q)). No token is emitted
+  with a probability over p(x) / l. For with beta = sum(min(p / l, q)) a token
+  comes from the draft with probability min(p / l, q), and from the residual
+  with max(0, p / l - q) (1 - beta) / (1 / l - beta), whose factor is at most 1.
+  Plain p in place of the residual would break that bound.
 
   Args:
     p: float32[rows, gamma + 1, vocab], the target's law at each position.
@@ -174,16 +213,23 @@ def accept_tokens(
     lengths: int32[rows], how many drafts of each row are real.
     accept_keys: key[rows], for the uniform numbers u.
     next_keys: key[rows], for the token after the drafts that stand.
+    lenience: l, in (0, 1]; 1 is exact.
 
   Returns:
     The verdict; `next_token` is drawn from norm(max(0, p - q)) at the first
-    rejection, or from p after the last draft.
+    rejection, or from p after the last draft. Its overlap is the probability
+    of acceptance under lenience, too: sum(min(p / l, q)).
   """
   usable, q = _usable(q, drafts, lengths, p.shape[-1])
+  if lenience < 1:
+    q = lenience * q
   u = _uniform(accept_keys, drafts.shape[1])
   stands = u * _at_drafts(q, drafts) < _at_drafts(p, drafts)
   accepted = _leading(stands & usable, lengths)
-  return _conclude(p, q, accepted, jnp.ones(len(p)), next_keys)
+  verdict = _conclude(p, q, accepted, jnp.ones(len(p)), next_keys)
+  if lenience < 1:
+    verdict = verdict.replace(overlap=verdict.overlap / lenience)
+  return verdict
 
 
 def accept_block(

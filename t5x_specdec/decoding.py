@@ -67,6 +67,7 @@ def _run(
     max_decode_steps: ArrayLike | None,
     rescale_log_probs: bool,
     verification: str,
+    lenience: float,
     trace: bool,
 ) -> DecodeResult:
   """Checks the arguments both decoders share and runs the compiled loop."""
@@ -104,6 +105,7 @@ def _run(
       num_decodes=num_decodes,
       rescale_log_probs=rescale_log_probs,
       verification=verification,
+      lenience=lenience,
       trace=trace,
   )
 
@@ -128,11 +130,13 @@ def speculative_decode(
     max_decode_steps: ArrayLike | None = None,
     rescale_log_probs: bool = True,
     verification: str = 'block',
+    lenience: float = 1.0,
     trace: bool = False,
 ) -> DecodeResult:
   """Decodes with a draft; the output's law is the target's own.
 
-  Leviathan et al. (2023), per row, compiled as one loop.
+  Leviathan et al. (2023), per row, compiled as one loop. Exact, unless
+  `lenience` is set below its default of 1, which is LOSSY.
   Arguments, defaults and results are those of
   `t5x.decoding.temperature_sample`; note its default `topk=1`. At temperature 0
   the tokens are the target's greedy ones; above, they are distributed as the
@@ -166,6 +170,15 @@ def speculative_decode(
     verification: 'token', the paper's Algorithm 1, or 'block', which accepts at
       least as many drafts on average at the same cost (arXiv 2403.10444); at
       temperature 0 the two are one.
+    lenience: l of Appendix A.5, in (0, 1]. BELOW 1 THE OUTPUT IS NOT THE
+      TARGET'S any more, neither in law nor at temperature 0, and the statistics
+      say so (`exact`). A draft stands with probability min(1, p / (l q)), so
+      that no token is emitted with more than 1 / l times the probability that
+      the target gives it after the text before; likely tokens may be lost. A
+      greedy row accepts x where p(x) >= l max(p), p being the model's law at
+      temperature 1 without filters, and with `rescale_log_probs` still scores
+      0.0. Asks for verification='token': for blocks no such bound is known.
+      Compiled anew for each value.
     trace: whether to record the drafts of every round.
 
   Returns:
@@ -178,6 +191,7 @@ def speculative_decode(
   policy = as_policy(gamma)
   validation.check_draft(target, draft, draft_params)
   validation.check_verification(verification)
+  lenience = validation.checked_lenience(lenience, verification)
   return _run(
       target,
       draft,
@@ -197,6 +211,7 @@ def speculative_decode(
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
       verification=verification,
+      lenience=lenience,
       trace=trace,
   )
 
@@ -264,5 +279,6 @@ def autoregressive_decode(
       max_decode_steps=max_decode_steps,
       rescale_log_probs=rescale_log_probs,
       verification='token',
+      lenience=1.0,
       trace=False,
   )

@@ -97,13 +97,14 @@ def write_inferences_to_file(
     totals = summary({SPECULATION: waiting})
   if totals is not None:
     _logger.info(
-        '%s: alpha %s, %s tokens per target call over %d calls',
+        '%s: alpha %s, %s tokens per target call over %d calls%s',
         path,
         *(
             'unknown' if totals[name] is None else f'{totals[name]:.3f}'
             for name in ('alpha', 'tokens_per_target_call')
         ),
         totals['rounds'],
+        '' if totals['exact'] else "; LENIENT: the law is not the target's",
     )
   infer.write_inferences_to_file(
       path, inferences, task_ds, mode, vocabulary, **kwargs

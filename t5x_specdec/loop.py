@@ -128,6 +128,7 @@ def _run_rounds(
         'num_decodes',
         'rescale_log_probs',
         'verification',
+        'lenience',
         'trace',
     ),
 )
@@ -148,6 +149,7 @@ def decode(
     num_decodes: int,
     rescale_log_probs: bool,
     verification: str,
+    lenience: float,
     trace: bool,
 ) -> DecodeResult:
   """The compiled whole: encode, prefill, loop, sort; all arguments checked."""
@@ -196,7 +198,7 @@ def decode(
       scores=jnp.zeros([rows], jnp.float32),
       target=target_state,
       draft=draft_state,
-      stats=Stats.zeros(rows, largest),
+      stats=Stats.zeros(rows, largest, lenient=lenience < 1),
       trace=Trace.empty(rows, max_decode_len, largest) if trace else None,
   )
   state = _run_rounds(
@@ -211,6 +213,7 @@ def decode(
           draft_params=draft_params,
           rescale_log_probs=rescale_log_probs,
           rule=verification,
+          lenience=lenience,
       ),
   )
 

@@ -143,6 +143,7 @@ def run_round(
     gamma: int,
     rescale_log_probs: bool,
     rule: str,
+    lenience: float = 1.0,
 ) -> LoopState:
   """One round for every row that has not ended.
 
@@ -157,6 +158,7 @@ def run_round(
       plain step.
     rescale_log_probs: whether scores include the sampling method.
     rule: how drafts are judged, a key of `acceptance.RULES`.
+    lenience: 1, or less for a LOSSY round.
 
   Returns:
     The loop after.
@@ -199,6 +201,7 @@ def run_round(
         next_keys,
         rescale_log_probs,
         rule,
+        lenience,
     )
     live = ~state.ended
     state, count, forced = _commit(state, request, verdict, emitted, scores)

@@ -35,6 +35,8 @@ class Stats(struct.PyTreeNode):
     nonfinite: int32[...], rounds in which the target's logits at a position
       that was used held a NaN or +inf, or nothing finite: the row's text is not
       to be trusted from there on.
+    lenient: int32[...], rounds judged with a lenience below 1, whose text is
+      not the target's; None where all were exact.
   """
 
   rounds: jax.Array
@@ -46,9 +48,10 @@ class Stats(struct.PyTreeNode):
   rounds_by_gamma: jax.Array
   overlap: jax.Array
   nonfinite: jax.Array
+  lenient: jax.Array | None = None
 
   @classmethod
-  def zeros(cls, rows: int, gamma: int) -> Stats:
+  def zeros(cls, rows: int, gamma: int, lenient: bool = False) -> Stats:
     """Counters before the first round."""
     zero = jnp.zeros([rows], jnp.int32)
     return cls(
@@ -61,6 +64,7 @@ class Stats(struct.PyTreeNode):
         rounds_by_gamma=jnp.zeros([rows, gamma + 1], jnp.int32),
         overlap=jnp.zeros([rows], jnp.float32),
         nonfinite=zero,
+        lenient=zero if lenient else None,
     )
 
   def add_round(
@@ -109,6 +113,7 @@ class Stats(struct.PyTreeNode):
         overlap=self.overlap
         + jnp.sum(jnp.where(was_judged & live[:, None], overlap, 0.0), axis=1),
         nonfinite=self.nonfinite + (live & ~finite).astype(jnp.int32),
+        lenient=None if self.lenient is None else self.lenient + live_int,
     )
 
   def counters(self) -> dict[str, jax.Array]:
@@ -116,6 +121,7 @@ class Stats(struct.PyTreeNode):
     return {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
+        if getattr(self, field.name) is not None
     }
 
   def summary(self) -> dict[str, float | int | list[int] | None]:
@@ -126,7 +132,8 @@ class Stats(struct.PyTreeNode):
       rounds_by_gamma, and
       alpha_empirical: accepted / judged;
       alpha: Corollary 3.6, the mean of sum(min(p, q)) over the judged drafts;
-      tokens_per_target_call: emitted / rounds, to hold against Equation 1.
+      tokens_per_target_call: emitted / rounds, to hold against Equation 1;
+      exact: whether every round kept the target's law, lenience being 1.
       A ratio without a denominator is None.
     """
     names = ('rounds', 'drafted', 'judged', 'accepted', 'emitted', 'nonfinite')
@@ -142,4 +149,5 @@ class Stats(struct.PyTreeNode):
     total['alpha'] = ratio(overlap, total['judged'])
     total['alpha_empirical'] = ratio(total['accepted'], total['judged'])
     total['tokens_per_target_call'] = ratio(total['emitted'], total['rounds'])
+    total['exact'] = self.lenient is None or not np.any(self.lenient)
     return total

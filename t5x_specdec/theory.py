@@ -194,7 +194,10 @@ def best_gamma(alpha: Array, c: Array, max_gamma: int = 64) -> Array:
   xp = _namespace(alpha, c)
   alpha, c = xp.asarray(alpha)[..., None], xp.asarray(c)[..., None]
   gammas = xp.arange(max_gamma + 1)
-  return xp.argmax(walltime_improvement(alpha, gammas, c), axis=-1)
+  speeds = walltime_improvement(alpha, gammas, c)
+  # What differs by rounding is equal.
+  good = speeds >= xp.max(speeds, axis=-1, keepdims=True) * (1 - 1e-6)
+  return xp.argmax(good, axis=-1)
 
 
 def oracle_improvement(alpha: Array, c: Array) -> Array:
@@ -273,6 +276,24 @@ def expected_tokens_by_blocks(
     comparison, which it is never below.
   """
   return float(survival_by_blocks(p, q, gamma).sum())
+
+
+def most_tokens_by_blocks(alpha: Array, gamma: Array) -> Array:
+  """What no pair of this alpha exceeds under block verification.
+
+  At least i drafts stand with probability E(r_i), and given r the next one's
+  mean is sum(min(q, r p)), which is at most r: so E(r_i) <= E(r_1) = alpha.
+  Equation 1 is the bound from below; alpha alone does not tell where between
+  the two a pair is.
+
+  Args:
+    alpha: acceptance rate in [0, 1].
+    gamma: drafts per round, >= 0.
+
+  Returns:
+    1 + gamma alpha.
+  """
+  return 1 + gamma * alpha
 
 
 def estimated_tokens_by_blocks(ratios: np.ndarray) -> tuple[float, float]:

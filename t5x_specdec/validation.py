@@ -101,6 +101,31 @@ def check_verification(verification: Any) -> None:
     )
 
 
+def checked_lenience(lenience: Any, verification: str) -> float:
+  """The lenience as a number; raises ValueError, also for block verification.
+
+  That no token is emitted with more than 1 / l times its probability is proven
+  for drafts that are judged one by one only.
+
+  Args:
+    lenience: in (0, 1].
+    verification: a key of `acceptance.RULES`.
+  """
+  real = isinstance(lenience, numbers.Real) and not isinstance(lenience, bool)
+  value = float(lenience) if real else float('nan')  # pyright: ignore
+  if not 0 < value <= 1:
+    raise ValueError(
+        f'lenience must be a number in (0, 1], got {lenience!r}: 1 is exact, '
+        'less is lossy'
+    )
+  if value < 1 and verification != 'token':
+    raise ValueError(
+        f'lenience={lenience!r} needs verification=\'token\', got '
+        f'{verification!r}: for blocks no bound on the error is known'
+    )
+  return value
+
+
 def check_text(
     target: BlockDecoder, inputs: Any, prompts: Any, max_decode_len: int
 ) -> int:

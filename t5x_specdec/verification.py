@@ -69,6 +69,7 @@ def verify(
     next_keys: jax.Array,
     rescale_log_probs: bool,
     rule: str,
+    lenience: float = 1.0,
 ) -> tuple[acceptance.Verdict, jax.Array, jax.Array]:
   """Judges the drafts by the target's logits.
 
@@ -80,6 +81,7 @@ def verify(
     next_keys: key[rows], for the token after the drafts that stand.
     rescale_log_probs: whether scores include the sampling method.
     rule: how drafts are judged, a key of `acceptance.RULES`.
+    lenience: below 1, with the rule 'token' only, the outcome is LOSSY.
 
   Returns:
     The verdict, the tokens it emits int32[rows, gamma + 1] (those past
@@ -95,11 +97,16 @@ def verify(
         padded,
     )
 
-  def greedy():
+  def judge_greedily():
+    if lenience < 1:
+      return acceptance.accept_near_best(
+          logits, proposal.tokens, proposal.lengths, lenience
+      )
     best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    verdict = acceptance.accept_greedy(
-        best, proposal.tokens, proposal.lengths
-    )
+    return acceptance.accept_greedy(best, proposal.tokens, proposal.lengths)
+
+  def greedy():
+    verdict = judge_greedily()
     tokens = emit(verdict)
     # The argmax has probability 1 under its own law, so T5X reports 0.0.
     if rescale_log_probs:
@@ -108,6 +115,7 @@ def verify(
 
   def sampled():
     p = sampling.law(logits, method)
+    lenient = {'lenience': lenience} if lenience < 1 else {}
     verdict = acceptance.RULES[rule](
         p,
         proposal.q,
@@ -115,11 +123,24 @@ def verify(
         proposal.lengths,
         accept_keys,
         next_keys,
+        **lenient,
     )
+    if lenient:
+      # Greedy rows among others are lenient by their own rule.
+      verdict = jax.tree.map(
+          lambda near, drawn: jnp.where(
+              method.greedy.reshape((-1,) + (1,) * (near.ndim - 1)),
+              near,
+              drawn,
+          ),
+          judge_greedily(),
+          verdict,
+      )
     tokens = emit(verdict)
-    return verdict, tokens, _log_probs(
-        logits, tokens, p if rescale_log_probs else None
-    )
+    scores = _log_probs(logits, tokens, p if rescale_log_probs else None)
+    if lenient and rescale_log_probs:
+      scores = jnp.where(method.greedy[:, None], 0.0, scores)
+    return verdict, tokens, scores
 
   return lax.cond(jnp.all(method.greedy), greedy, sampled)
 

@@ -89,6 +89,19 @@ def pytest_collection_modifyitems(
       item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(scope='module', autouse=True)
+def forget_compiled_functions():
+  """Drops a file's compiled functions when its tests are done.
+
+  XLA maps each of them into memory many times over, and Linux ends a process
+  that holds over 65,530 maps (vm.max_map_count): half the suite.
+  """
+  yield
+  jax = sys.modules.get('jax')
+  if jax is not None:
+    jax.clear_caches()
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> None:

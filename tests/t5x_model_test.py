@@ -19,6 +19,7 @@ from t5x_models import pair
 from t5x_models import predict
 from t5x_models import vocabulary
 
+from t5x_specdec import inference
 from t5x_specdec import pair_tree
 from t5x_specdec import T5Config
 
@@ -382,6 +383,27 @@ def test_gin_bindings_of_the_decode_function_are_used(parse):
   )
   np.testing.assert_array_equal(got, want)
   assert np.any(np.asarray(got) != other)
+
+
+def test_lenience_is_bound_by_gin_and_told(parse):
+  """A lossy run has more drafts accepted, and says that it is lossy."""
+  lenience = """
+specdec_decoding.speculative_decode.lenience = 0.2
+specdec_decoding.speculative_decode.verification = 'token'
+"""
+  case, batch = pair('t5_1_1'), batch_of('t5_1_1')
+  options = {'topk': 0, 'temperature': 1.0}
+  exact = predict(case.ours, case.pair_params, batch, decoder_params=options)
+  parse(_TINY, _DRAFT, t5x_gin.RUN, _HEADER + lenience)
+  model = ours_of('t5_1_1', gamma=3)
+  lenient = predict(model, case.pair_params, batch, decoder_params=options)
+  ours, theirs = (inference.summary(x[1]) for x in (lenient, exact))
+  assert ours and theirs
+  assert theirs['exact'] and not ours['exact']
+  assert ours['alpha'] > theirs['alpha']
+  aux = lenient[1]['speculation']
+  np.testing.assert_array_equal(aux['lenient'], aux['rounds'])
+  assert 'lenient' not in exact[1]['speculation']
 
 
 def test_unused_bindings_of_temperature_sample_are_refused(parse):

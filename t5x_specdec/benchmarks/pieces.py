@@ -20,8 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import sampling
+from t5x_specdec import verification
 from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.drafts import Draft
+from t5x_specdec.drafts import Proposal
 from t5x_specdec.drafts.model import ModelDraftState
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
@@ -124,6 +126,31 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
   )
 
 
+@functools.partial(
+    jax.jit, static_argnames=('decoder', 'rule'), donate_argnames='state'
+)
+def _judgements(
+    params, state, text, positions, proposal, method, *, decoder, rule
+):
+  rows, gamma = proposal.tokens.shape
+  keys = sampling.row_keys(jax.random.key(0), rows)
+
+  def step(i, carry):
+    state, last = carry
+    at = jnp.broadcast_to(positions[i], [rows])
+    logits, state = verification.call_target(
+        decoder, params, state, text, at, proposal, False
+    )
+    _, accept_keys, next_keys = sampling.round_keys(keys, at, gamma)
+    verdict, tokens, _ = verification.verify(
+        logits, proposal, method, accept_keys, next_keys, True, rule
+    )
+    return state, last + verdict.accepted + tokens[:, 0]
+
+  start = state, jnp.zeros([rows], jnp.int32)
+  return lax.fori_loop(0, len(positions), step, start)
+
+
 def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
   """A function that runs the loop once more on the state it left."""
   held = [state]
@@ -192,6 +219,56 @@ def proposals(
   def loop(state):
     return _proposals(
         params, state, text, positions, method, draft=draft, gamma=gamma
+    )
+
+  return _repeat(loop, state)
+
+
+def judgements(
+    decoder: BlockDecoder,
+    params: PyTree,
+    state: Any,
+    text: np.ndarray,
+    positions: np.ndarray,
+    method: Method,
+    gamma: int,
+    rule: str,
+) -> Callable[[], None]:
+  """Scores `gamma` drafts and judges them, or takes a plain step at gamma 0.
+
+  Args:
+    decoder: the target.
+    params: from `decoder.prepare`.
+    state: from `encode`; given away.
+    text: int32[rows, max_len] decoder inputs.
+    positions: int32[steps].
+    method: temperature, top-k, top-p.
+    gamma: drafts per round, the same ones in all.
+    rule: a key of `acceptance.RULES`.
+
+  Returns:
+    A function that does so and waits for the end.
+  """
+  rows = text.shape[0]
+  shape = (rows, gamma, decoder.vocab_size)
+  proposal = Proposal(
+      tokens=jnp.asarray(text[:, 1 : gamma + 1]),
+      lengths=jnp.full([rows], gamma, jnp.int32),
+      q=jnp.full(shape, 1 / decoder.vocab_size) if gamma else None,
+  )
+  # Without drafts the rules are one.
+  rule = rule if gamma else 'token'
+
+  def loop(state):
+    return _judgements(
+        params,
+        state,
+        text,
+        positions,
+        proposal,
+        method,
+        decoder=decoder,
+        rule=rule,
     )
 
   return _repeat(loop, state)

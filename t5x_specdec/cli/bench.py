@@ -47,7 +47,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
           'frameworks do not compute the same, so no figure counts.'
       ),
   )
-  _add_pair(parser)
+  add_pair(parser)
   options.add_sampling(parser, gammas=True)
   group = parser.add_argument_group('measurement')
   group.add_argument(
@@ -80,7 +80,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   return parser
 
 
-def _add_pair(parser: argparse.ArgumentParser) -> None:
+def add_pair(parser: argparse.ArgumentParser) -> None:
   """Adds the models and what they decode."""
   group = parser.add_argument_group('models and inputs')
   sizes = ', '.join(shapes.SIZES)
@@ -148,15 +148,17 @@ def _check(args: argparse.Namespace) -> None:
     raise ValueError(f'--hf_python {args.hf_python}: no such interpreter')
 
 
-def _workload(args: argparse.Namespace) -> workloads.Workload:
-  """The models and inputs that the arguments name."""
+def make_workload(
+    args: argparse.Namespace, demo_lines: int = _DEMO_LINES
+) -> workloads.Workload:
+  """The models and inputs that the arguments of `add_pair` name."""
   common = {
       name: getattr(args, name)
       for name in ('batch_size', 'input_len', 'output_len', 'dtype', 'seed')
   }
   if args.target == 'demo':
     choice = _demo_choice(args)
-    count = -(-_DEMO_LINES // args.batch_size) * args.batch_size
+    count = -(-demo_lines // args.batch_size) * args.batch_size
     return workloads.checkpoint_workload(
         DEMO_PAIR / 'target',
         choice.checkpoint,
@@ -260,7 +262,7 @@ def _workers(
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   _check(args)
-  workload = _workload(args)
+  workload = make_workload(args)
   workers = _workers(args, workload)
   job = workload.job(
       temperature=args.temperature,

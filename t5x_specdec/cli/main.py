@@ -15,12 +15,14 @@ import os
 import sys
 
 from t5x_specdec.cli import bench
+from t5x_specdec.cli import calibrate
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
+from t5x_specdec.cli import plan
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench, ngram)
+_COMMANDS = (generate, demo, bench, calibrate, plan, ngram)
 
 
 def parser() -> argparse.ArgumentParser:

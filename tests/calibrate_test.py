@@ -1,0 +1,177 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`calibrate` measures what it says: by a clock of our own, on real texts."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import t5x_specdec
+from t5x_specdec import planner
+from t5x_specdec.benchmarks import calibrate
+from t5x_specdec.benchmarks import pieces
+from t5x_specdec.benchmarks import shapes
+from t5x_specdec.benchmarks import workloads
+from t5x_specdec.cli import main
+from t5x_specdec.pair import read_demo_pair
+from t5x_specdec.planner import Estimate
+
+
+def planted(batch_size=1):
+  """A pair of tiny models on random inputs."""
+  return workloads.planted_workload(
+      'tiny', 'tiny', alpha=0.8, batch_size=batch_size, input_len=8,
+      output_len=12, dtype='float32', seed=0,
+  )
+
+
+def fake(clock, seconds):
+  """A piece of `seconds(gamma)` a step by this clock, and more at times.
+
+  Its first run, which compiles, takes 100 s more, and its second is disturbed.
+  """
+
+  def make(*args):
+    gamma = args[6] if len(args) > 6 else 0
+    run = [0]
+
+    def loop():
+      disturbance = {0: 100.0, 1: 7.0}.get(run[0], 0.0)
+      run[0] += 1
+      steps = len(args[4])  # positions
+      clock[0] += steps * seconds(gamma) + disturbance
+
+    return loop
+
+  return make
+
+
+def test_costs_are_medians_over_a_plain_step(monkeypatch):
+  clock = [0.0]
+  monkeypatch.setattr(calibrate.time, 'perf_counter', lambda: clock[0])
+  for name, seconds in (
+      ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
+      ('proposals', lambda gamma: 0.2 * gamma),
+      ('blocks', lambda gamma: 0.1),
+  ):
+    monkeypatch.setattr(pieces, name, fake(clock, seconds))
+  workload = planted()
+  target, draft = calibrate.models(workload)
+  found = calibrate.calibrate(
+      target,
+      draft,
+      workload.inputs,
+      output_len=12,
+      gammas=(1, 3),
+      alpha=0.8,
+      repeats=3,
+  )
+  assert found.gammas == [0, 1, 3]
+  np.testing.assert_allclose(found.d, [0, 0.2, 0.6])
+  np.testing.assert_allclose(found.v, [1, 1.25, 1.75])
+  assert found.c == pytest.approx(0.1)
+  assert found.step_ms == pytest.approx(1000)
+  assert found.c_hat == 1  # the same shapes
+  assert (found.alpha, found.tokens) == (Estimate(0.8), {})
+  count = shapes.parameter_count(shapes.SIZES['tiny'])
+  assert found.parameters == {'target': count, 'draft': count}
+  assert found.memory_bytes == {'target': 4 * count, 'draft': 4 * count}
+
+
+def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
+  """Through the command line; its times are real, and not tested."""
+  path = str(tmp_path / 'c.json')
+  status = main.main([
+      'calibrate', '--target', 'tiny', '--draft', 'tiny', '--alpha', '0.8',
+      '--output_len', '12', '--input_len', '8', '--gamma', '2,1',
+      '--repeats', '1', '-o', path, '--json',
+  ])
+  assert status == 0
+  found = planner.read(path)
+  assert json.loads(capsys.readouterr().out) == found.json()
+  assert (found.target, found.draft) == ('tiny', 'tiny')
+  assert found.gammas == [0, 1, 2]
+  assert (found.d[0], found.v[0]) == (0, 1)
+  assert min(found.d[1:] + found.v) > 0
+  assert found.text_len == 12
+  assert main.main(['plan', '--calibration', path, '--json']) == 0
+  plan = json.loads(capsys.readouterr().out)
+  assert plan['basis'] == 'equation 1'  # greedy: the rules are one
+  assert plan['rows'][2]['tokens'] == pytest.approx(1 + 0.8 + 0.64)
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_demo_pair():
+  """Alpha and tokens are those of decoding the same texts."""
+  pair = read_demo_pair()
+  lines = ['Choose the command in the menu.', 'Save the document.', 'Open it.']
+  inputs = np.zeros([3, 1, 16], np.int32)
+  for row, line in zip(inputs[:, 0], lines):
+    ids = [*pair.vocabulary.encode(line), 1]
+    row[: len(ids)] = ids
+  found = calibrate.calibrate(
+      pair.target,
+      pair.draft,
+      inputs,
+      output_len=16,
+      gammas=(2,),
+      temperature=1.0,
+      repeats=1,
+      seed=3,
+  )
+  for rule in ('token', 'block'):
+    counters = [
+        t5x_specdec.speculative_decode(
+            pair.target.decoder,
+            pair.draft.decoder,
+            pair.target.params,
+            pair.draft.params,
+            batch,
+            max_decode_len=16,
+            gamma=2,
+            topk=0,
+            rng=jax.random.fold_in(jax.random.key(3), i),
+            verification=rule,
+        ).stats
+        for i, batch in enumerate(inputs)
+    ]
+    total = {
+        name: sum(float(np.sum(getattr(c, name))) for c in counters)
+        for name in ('emitted', 'rounds', 'overlap', 'judged')
+    }
+    estimate = found.tokens[rule][1]
+    assert estimate.value == pytest.approx(total['emitted'] / total['rounds'])
+    assert estimate.low is not None and estimate.high is not None
+    assert estimate.low <= estimate.value <= estimate.high
+    if rule == 'token':
+      alpha = total['overlap'] / total['judged']
+      assert found.alpha.value == pytest.approx(alpha, rel=1e-5)
+      assert found.text_len == pytest.approx(total['emitted'] / 3)
+
+
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        ({'gammas': (2, 1)}, 'gammas must rise'),
+        ({'gammas': (0, 1)}, 'gammas must rise'),
+        ({'gammas': (12,)}, 'gammas must be under output_len=12, got 12'),
+        ({'repeats': 0}, 'repeats must be >= 1, got 0'),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(options, message):
+  workload = planted()
+  target, draft = calibrate.models(workload)
+  arguments = {'output_len': 12, 'alpha': 0.5} | options
+  with pytest.raises(ValueError, match=message):
+    calibrate.calibrate(target, draft, workload.inputs, **arguments)
+
+
+def test_alpha_alone_does_not_tell_how_long_rows_wait():
+  workload = planted(batch_size=2)
+  target, draft = calibrate.models(workload)
+  with pytest.raises(ValueError, match='use a batch of 1'):
+    calibrate.calibrate(
+        target, draft, workload.inputs, output_len=12, alpha=0.5
+    )

@@ -1,0 +1,219 @@
+# Copyright 2026 The T5X SpecDec Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans follow from their figures, and bad figures are told."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from t5x_specdec import planner
+from t5x_specdec import theory
+from t5x_specdec.cli import main
+from t5x_specdec.planner import Estimate
+
+
+def run(capsys, *arguments):
+  """Standard output and standard error of a subcommand that succeeds."""
+  assert main.main(arguments) == 0
+  return capsys.readouterr()
+
+
+def plan_json(capsys, *arguments):
+  return json.loads(run(capsys, 'plan', *arguments, '--json').out)
+
+
+def test_the_papers_numbers(capsys):
+  """Table 2's first pair: what gamma 7 gives, 3.2X, and the best of all."""
+  found = plan_json(capsys, '--alpha', '0.75', '--c', '0.02')
+  speeds = [
+      sum(0.75**i for i in range(gamma + 1)) / (1 + 0.02 * gamma)
+      for gamma in range(21)
+  ]
+  assert found['gamma'] == int(np.argmax(speeds))
+  assert found['speedup'] == pytest.approx(max(speeds))
+  np.testing.assert_allclose([r['speedup'] for r in found['rows']], speeds)
+  operations = theory.operations_factor(0.75, found['gamma'], 0.02)
+  assert found['operations'] == pytest.approx(float(operations))
+  assert found['rows'][7]['speedup'] == pytest.approx(3.16, abs=0.005)
+  assert found['basis'] == 'equation 1, a lower bound'
+  assert found['other_rule']['basis'] == 'equation 1'
+  ratio = theory.oracle_ratio(0.75, 0.02, 20)
+  assert found['oracle_ratio'] == pytest.approx(float(ratio))
+
+
+def test_operations_have_a_cost_of_their_own(capsys):
+  found = plan_json(capsys, '--alpha', '0.8', '--c', '0.1', '--c_hat', '0.3')
+  want = theory.operations_factor(0.8, found['gamma'], 0.3)
+  assert found['operations'] == pytest.approx(float(want))
+
+
+@pytest.mark.parametrize('alpha, c', [(0.3, 0.3), (0.3, 0.9), (0.0, 0.0)])
+def test_a_draft_that_does_not_pay(capsys, alpha, c):
+  """Corollary 3.9: alpha must exceed c."""
+  arguments = ('--alpha', str(alpha), '--c', str(c))
+  found = plan_json(capsys, *arguments)
+  assert (found['gamma'], found['speedup'], found['operations']) == (0, 1, 1)
+  assert 'Do not speculate' in run(capsys, 'plan', *arguments).out
+
+
+def test_measured_costs_of_verification(capsys):
+  """A dear block of 3 makes gamma 1 the best, and of 2, too, none at all."""
+  arguments = ('--alpha', '0.8', '--c', '0.1')
+  found = plan_json(capsys, *arguments, '--verify-cost', '1.1,2.5')
+  assert found['gamma'] == 1
+  assert found['speedup'] == pytest.approx(1.8 / 1.2)
+  assert len(found['rows']) == 3
+  found = plan_json(capsys, *arguments, '--verify_cost', '1.9,2.5')
+  assert found['gamma'] == 0
+
+
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (('--alpha', '0.5'), 'both --alpha and --c'),
+        (('--alpha', '1.5', '--c', '0'), 'alpha must be in [0, 1], got 1.5'),
+        (('--alpha', 'nan', '--c', '0'), 'alpha must be in [0, 1], got nan'),
+        (('--alpha', '0.5', '--c', '-1'), 'c must be >= 0, got -1'),
+        (('--alpha', '0.5', '--c', '0', '--max_gamma', '0'), 'max_gamma must'),
+        (
+            ('--alpha', '0.5', '--c', '0', '--verify_cost=-3'),
+            'costs d + v must be positive',
+        ),
+        (('--calibration', 'x.json', '--alpha', '1'), '--alpha would say'),
+        (('--calibration', '/nowhere/x.json'), '/nowhere/x.json'),
+    ],
+)
+def test_bad_arguments_are_told_in_a_line(capsys, arguments, message):
+  assert main.main(['plan', *arguments]) == 2
+  assert message in capsys.readouterr().err
+
+
+MEASURED = planner.Calibration(
+    target='large',
+    draft='small',
+    gammas=[0, 2, 4],
+    d=[0.0, 0.2, 0.5],
+    v=[1.0, 1.2, 1.5],
+    alpha=Estimate(0.7, 0.6, 0.8),
+    tokens={
+        'token': [Estimate(1.0), Estimate(2.1, 2.0, 2.2), Estimate(2.4)],
+        'block': [Estimate(1.0), Estimate(2.2), Estimate(3.2, 3.0, 3.5)],
+    },
+    c=0.1,
+    c_hat=0.2,
+    step_ms=10.0,
+    encode_ms={'target': 20.0, 'pair': 25.0},
+    text_len=16.0,
+)
+
+
+def test_what_was_measured_counts():
+  """Each rule has its own best gamma; intervals are those of the tokens."""
+  by_token, by_block = (
+      planner.plan(MEASURED, rule) for rule in ('token', 'block')
+  )
+  assert (by_token['gamma'], by_block['gamma']) == (2, 4)
+  assert by_token['speedup'] == pytest.approx(2.1 / 1.4)
+  assert by_token['speedup_low'] == pytest.approx(2.0 / 1.4)
+  assert by_token['speedup_high'] == pytest.approx(2.2 / 1.4)
+  assert by_block['speedup'] == pytest.approx(1.6)
+  assert by_block['operations'] == pytest.approx((4 * 0.2 + 5) / 3.2)
+  assert by_block['basis'] == by_token['basis'] == 'measured'
+  # 20 + 160 ms alone, 25 + 160 / 1.6 with the draft.
+  assert by_block['whole_call_speedup'] == pytest.approx(180 / 125)
+  assert planner.best_gamma(MEASURED) == 4
+
+
+def test_a_drafts_encoder_must_pay():
+  dear = dataclasses.replace(
+      MEASURED, encode_ms={'target': 20.0, 'pair': 120.0}
+  )
+  assert planner.plan(dear)['speedup'] == 1
+  assert planner.best_gamma(dear) == 0
+
+
+def test_intervals_of_alpha_become_those_of_equation_1():
+  found = planner.plan(dataclasses.replace(MEASURED, tokens={}), 'token')
+  for name, alpha in (('_low', 0.6), ('', 0.7), ('_high', 0.8)):
+    tokens = sum(alpha**i for i in range(5))
+    assert found['rows'][2][f'tokens{name}'] == pytest.approx(tokens)
+    assert found['rows'][2][f'speedup{name}'] == pytest.approx(tokens / 2)
+
+
+def test_blocks_that_were_not_measured_are_bounded_by_tokens():
+  only = dataclasses.replace(
+      MEASURED, tokens={'token': MEASURED.tokens['token']}
+  )
+  found = planner.plan(only, 'block')
+  assert found['basis'] == 'by tokens, a lower bound'
+  assert found['speedup'] == planner.plan(only, 'token')['speedup']
+  # At temperature 0 the rules are one.
+  greedy = dataclasses.replace(only, settings={'temperature': 0.0})
+  assert planner.knows(greedy, 'block') and not planner.knows(only, 'block')
+
+
+def test_calibrations_side_by_side(capsys, tmp_path):
+  paths = []
+  for name, scale in (('slow', 2.0), ('fast', 1.0)):
+    path = tmp_path / f'{name}.json'
+    dataclasses.replace(
+        MEASURED, draft=name, d=[scale * d for d in MEASURED.d]
+    ).write(path)
+    paths += ['--calibration', str(path)]
+  found = plan_json(capsys, *paths)
+  assert [plan['draft'] for plan in found['plans']] == ['slow', 'fast']
+  assert found['draft'] == 'fast'
+  assert found['speedup'] == pytest.approx(1.6)
+  text = run(capsys, 'plan', *paths).out
+  assert 'Best: fast. Draft 4: 1.60x [1.50, 1.75]' in text
+
+
+def test_files_are_read_as_they_were_written(tmp_path):
+  path = tmp_path / 'c.json'
+  MEASURED.write(path)
+  assert planner.read(path) == MEASURED
+  written = json.loads(path.read_text())
+  assert (written['format'], written['version']) == (planner.FORMAT, 1)
+
+
+@pytest.mark.parametrize(
+    'change, message',
+    [
+        ({'format': 'other'}, 'is no calibration'),
+        ({'version': 2}, 'is of version 2, and this reads 1'),
+        ({'d': [0.0]}, 'd must be one for each of gammas'),
+        ({'gammas': [1, 2, 4]}, 'gammas must rise from 0'),
+        ({'v': [1.0, -5.0, 2.0]}, r'costs d \+ v must be positive'),
+        ({'tokens': {'words': [{'value': 1.0}] * 3}}, r"got \['words'\]"),
+        ({'alpha': 0.5}, 'c.json'),
+        ({'unknown': 1}, 'unknown'),
+    ],
+)
+def test_files_of_no_use_are_refused(tmp_path, change, message):
+  path = tmp_path / 'c.json'
+  path.write_text(json.dumps(MEASURED.json() | change))
+  with pytest.raises(ValueError, match=message):
+    planner.read(path)
+  path.write_text('{')
+  with pytest.raises(ValueError, match='is not JSON'):
+    planner.read(path)
+
+
+def test_intervals_cover_where_drafts_of_a_text_hang_together():
+  """And would not if every draft counted for itself."""
+  rng = np.random.default_rng(0)
+  covered, naive, trials = 0, 0, 300
+  for _ in range(trials):
+    rates = rng.beta(4, 2, 60)  # each text has its own, 2/3 on average
+    judged = rng.integers(10, 40, 60)
+    accepted = rng.binomial(judged, rates)
+    found = planner.ratio_estimate(accepted, judged)
+    assert found.low is not None and found.high is not None
+    covered += found.low <= 2 / 3 <= found.high
+    error = np.sqrt(found.value * (1 - found.value) / judged.sum())
+    naive += abs(found.value - 2 / 3) <= 1.96 * error
+  assert 0.9 <= covered / trials <= 0.98
+  assert naive / trials < 0.75
+  assert planner.ratio_estimate(np.ones(1), np.full(1, 4.0)) == Estimate(0.25)
