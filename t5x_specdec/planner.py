@@ -24,6 +24,9 @@ from typing import Any
 import numpy as np
 
 from t5x_specdec import theory
+from t5x_specdec.gamma import Adaptive
+from t5x_specdec.gamma import Fixed
+from t5x_specdec.gamma import Policy
 
 FORMAT = 't5x_specdec calibration'
 VERSION = 1
@@ -341,3 +344,38 @@ def _row(
 def best_gamma(calibration: Calibration, rule: str = 'block') -> int:
   """The gamma of `plan`: 0 where the pair is better not used."""
   return plan(calibration, rule)['gamma']
+
+
+def policy(
+    word: str,
+    calibration: Calibration | str | os.PathLike[str],
+    rule: str = 'block',
+) -> Policy:
+  """The gamma policy that fits a calibration.
+
+  In gin: `gamma = @planner.policy()`, and `policy.word` and
+  `policy.calibration` bound.
+
+  Args:
+    word: 'auto', the one gamma that `plan` finds best, 0 where drafts do not
+      pay; or 'adaptive', what is accepted deciding as it goes, at these costs.
+    calibration: of the pair, or the file that `calibrate` wrote.
+    rule: how drafts will be judged, 'token' or 'block'.
+
+  Returns:
+    The policy.
+
+  Raises:
+    ValueError: another word, or a file that is no calibration.
+  """
+  if not isinstance(calibration, Calibration):
+    calibration = read(calibration)
+  if word == 'auto':
+    return Fixed(best_gamma(calibration, rule))
+  if word == 'adaptive':
+    return Adaptive(
+        tuple(calibration.gammas),
+        draft_costs=tuple(calibration.d),
+        verify_costs=tuple(calibration.v),
+    )
+  raise ValueError(f"word must be 'auto' or 'adaptive', got {word!r}")

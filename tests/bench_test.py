@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from t5x_specdec import parameters
+from t5x_specdec import planner
 from t5x_specdec.benchmarks import checks
 from t5x_specdec.benchmarks import machine
 from t5x_specdec.benchmarks import protocol
@@ -168,6 +169,27 @@ def ours():
     patch.setenv('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
     # `false` stands for an interpreter that cannot run the worker.
     return bench(gamma='3,5', no_t5x=True, hf_python='false')
+
+
+@pytest.mark.slow
+def test_words_for_gamma_go_by_a_calibration(tmp_path):
+  """Drafts that cost nothing are all drafted; dear ones are left."""
+  for c, gamma in ((0.0, 3), (9.0, 0)):
+    path = tmp_path / 'c.json'
+    planner.given(0.75, c, verify=[1.0, 1.0, 1.0]).write(path)
+    status, result, _ = bench(
+        gamma='adaptive,auto', calibration=path, no_t5x=True, hf_python='false'
+    )
+    assert status == 0
+    adaptive, auto = result['rows']
+    assert (adaptive['gamma'], auto['gamma']) == ('adaptive', 'auto')
+    assert auto['exp'] is None and auto['v'] is None and auto['emp'] > 0
+    assert auto['identical'] and adaptive['identical']
+    ran = auto['rounds_by_gamma']
+    assert np.flatnonzero(ran).tolist() == [gamma]
+    if gamma:
+      assert sum(ran) == rounds(gamma)
+    assert np.argmax(adaptive['rounds_by_gamma']) == gamma
 
 
 @pytest.mark.slow
@@ -374,7 +396,8 @@ def test_drafts_without_a_model_are_timed(kind):
         ({'draft': 'lookup'}, '--draft lookup: a planted text repeats nothing'),
         ({'draft': 'chain'}, '--draft chain: a planted text repeats nothing'),
         ({'target': 'demo', 'draft': 'tiny'}, 'demo brings its own draft mod'),
-        ({'gamma': '3,adaptive'}, '--gamma adaptive.*bench takes numbers'),
+        ({'calibration': 'c.json'}, '--calibration c.json is for --gamma'),
+        ({'gamma': 'auto', 'calibration': '/no'}, 'No such file'),
         ({'gamma': '3,some'}, "'some' is neither a whole number nor adaptive"),
         ({'alpha': 1.5}, r'alpha must be in \[0, 1\], got 1.5'),
         ({'target': '/nowhere'}, 'a checkpoint needs --vocabulary'),

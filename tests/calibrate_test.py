@@ -11,10 +11,12 @@ import pytest
 import t5x_specdec
 from t5x_specdec import planner
 from t5x_specdec.benchmarks import calibrate
+from t5x_specdec.benchmarks import costs
 from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
+from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.pair import read_demo_pair
 from t5x_specdec.planner import Estimate
 
@@ -50,7 +52,7 @@ def fake(clock, seconds):
 
 def test_costs_are_medians_over_a_plain_step(monkeypatch):
   clock = [0.0]
-  monkeypatch.setattr(calibrate.time, 'perf_counter', lambda: clock[0])
+  monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])
   for name, seconds in (
       ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
       ('proposals', lambda gamma: 0.2 * gamma),
@@ -58,10 +60,9 @@ def test_costs_are_medians_over_a_plain_step(monkeypatch):
   ):
     monkeypatch.setattr(pieces, name, fake(clock, seconds))
   workload = planted()
-  target, draft = calibrate.models(workload)
+  pair = calibrate.pair(workload)
   found = calibrate.calibrate(
-      target,
-      draft,
+      pair,
       workload.inputs,
       output_len=12,
       gammas=(1, 3),
@@ -111,9 +112,15 @@ def test_a_sample_of_the_demo_pair():
   for row, line in zip(inputs[:, 0], lines):
     ids = [*pair.vocabulary.encode(line), 1]
     row[: len(ids)] = ids
+  target, draft = pair.target, pair.draft
   found = calibrate.calibrate(
-      pair.target,
-      pair.draft,
+      calibrate.Pair(
+          target.decoder,
+          target.params,
+          ModelDraft(draft.decoder),
+          draft.params,
+          {'target': target.decoder.config, 'draft': draft.decoder.config},
+      ),
       inputs,
       output_len=16,
       gammas=(2,),
@@ -162,16 +169,14 @@ def test_a_sample_of_the_demo_pair():
 )
 def test_what_cannot_be_calibrated_is_refused(options, message):
   workload = planted()
-  target, draft = calibrate.models(workload)
+  pair = calibrate.pair(workload)
   arguments = {'output_len': 12, 'alpha': 0.5} | options
   with pytest.raises(ValueError, match=message):
-    calibrate.calibrate(target, draft, workload.inputs, **arguments)
+    calibrate.calibrate(pair, workload.inputs, **arguments)
 
 
 def test_alpha_alone_does_not_tell_how_long_rows_wait():
   workload = planted(batch_size=2)
-  target, draft = calibrate.models(workload)
+  pair = calibrate.pair(workload)
   with pytest.raises(ValueError, match='use a batch of 1'):
-    calibrate.calibrate(
-        target, draft, workload.inputs, output_len=12, alpha=0.5
-    )
+    calibrate.calibrate(pair, workload.inputs, output_len=12, alpha=0.5)

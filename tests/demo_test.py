@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import t5x_specdec
+from t5x_specdec import planner
 from t5x_specdec import theory
+from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import main
-from t5x_specdec.cli import policy
 from t5x_specdec.cli import setup
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
@@ -97,9 +98,10 @@ def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
   args = ('--draft', draft, '--gamma', word, '--n', '2', '--json')
   result = {}
   for cost in (0.01, 10.0):
-    gammas = len(policy._GAMMAS)
-    costs = (0.0, *[cost] * (gammas - 1)), (1.0,) * gammas
-    monkeypatch.setattr(policy, 'costs', lambda *_, costs=costs: costs)
+    calibration = planner.given(1.0, cost, verify=[1.0, 1.0])
+    monkeypatch.setattr(
+        on_the_spot, 'calibrate', lambda *_, found=calibration, **__: found
+    )
     status, out, err = run(capsys, *args)
     assert status == 0
     summary = json.loads(out.splitlines()[-1])['summary']
@@ -110,7 +112,7 @@ def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
   assert dear['rounds_by_gamma'][0] > 0.9 * dear['rounds']
   if word == 'auto':
     # What costs nothing more is drafted to the end.
-    assert (cheap['gamma'], dear['gamma']) == (7, 0)
+    assert (cheap['gamma'], dear['gamma']) == (2, 0)
     assert 'drafts do not pay here' in result[10.0][1]
 
 
@@ -118,10 +120,19 @@ def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
 @pytest.mark.parametrize('draft', ['model', 'lookup', 'chain'])
 def test_costs_are_in_target_steps(draft):
   args = argparse.Namespace(**demo.setup_arguments(draft))
-  propose, verify = policy.costs(setup.load(args), rows=1)
-  assert propose[0] == 0 and verify[0] == 1
-  assert all(np.isfinite(propose)) and all(cost > 0 for cost in propose[1:])
-  assert all(cost > 0 for cost in verify)
+  pair = setup.load(args)
+  found = on_the_spot.calibrate(
+      pair.target.decoder,
+      pair.target.params,
+      pair.draft,
+      pair.draft_params,
+      rows=1,
+      alpha=0.5,
+  )
+  assert found.gammas == [0, *on_the_spot.GAMMAS]
+  assert found.d[0] == 0 and found.v[0] == 1
+  assert all(np.isfinite(found.d)) and all(cost > 0 for cost in found.d[1:])
+  assert all(cost > 0 for cost in found.v)
 
 
 def test_the_bigrams_are_the_vocabulary_s_own_and_german():

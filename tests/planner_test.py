@@ -11,6 +11,8 @@ import pytest
 from t5x_specdec import planner
 from t5x_specdec import theory
 from t5x_specdec.cli import main
+from t5x_specdec.gamma import Adaptive
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.planner import Estimate
 
 
@@ -217,3 +219,18 @@ def test_intervals_cover_where_drafts_of_a_text_hang_together():
   assert 0.9 <= covered / trials <= 0.98
   assert naive / trials < 0.75
   assert planner.ratio_estimate(np.ones(1), np.full(1, 4.0)) == Estimate(0.25)
+
+
+def test_policies_are_those_of_a_calibration(tmp_path):
+  path = tmp_path / 'c.json'
+  MEASURED.write(path)
+  best = planner.plan(MEASURED, 'token')['gamma']
+  assert planner.policy('auto', path, 'token') == Fixed(best)
+  adaptive = planner.policy('adaptive', path)
+  assert isinstance(adaptive, Adaptive)
+  assert adaptive.gammas == tuple(MEASURED.gammas)
+  assert adaptive.draft_costs == tuple(MEASURED.d)
+  assert adaptive.verify_costs == tuple(MEASURED.v)
+  assert planner.policy('auto', planner.given(0.3, 0.9)) == Fixed(0)
+  with pytest.raises(ValueError, match="'auto' or 'adaptive', got 'best'"):
+    planner.policy('best', MEASURED)

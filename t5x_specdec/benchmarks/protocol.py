@@ -66,6 +66,7 @@ class Job:
     topk: 0 for all.
     topp: 0 for all.
     verification: 'token' or 'block'.
+    calibration: file that gamma policies go by; None measures on the spot.
     eos_id: id of EOS.
     seed: of the samples.
   """
@@ -81,6 +82,7 @@ class Job:
   topk: int
   topp: float
   verification: str
+  calibration: str | None
   eos_id: int
   seed: int
 

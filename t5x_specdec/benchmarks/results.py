@@ -72,7 +72,7 @@ class Figures:
 def report(
     record: Record,
     workload: Workload,
-    gammas: list[int],
+    gammas: list[int | str],
     *,
     temperature: float,
 ) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def report(
   Args:
     record: of the sitting.
     workload: what was decoded.
-    gammas: drafts per round, one row each.
+    gammas: drafts per round or 'adaptive' or 'auto', one row each; what a round
+      costs, and so `exp`, is None for words.
     temperature: texts are compared where it is 0.
 
   Returns:
@@ -199,7 +200,7 @@ def _generated(answer: dict[str, Any], record: Record) -> int:
 def _row(
     figures: Figures,
     record: Record,
-    gamma: int,
+    gamma: int | str,
     autoregressive: dict[str, Any],
     others: dict[str, dict[str, Any] | None],
     same: dict[str, Any],
@@ -209,19 +210,22 @@ def _row(
   answer = record.answers['ours', case][-1]
   stats = answer['stats']
   emitted = stats['emitted']
-  row = {'gamma': gamma} | figures.per_token('ours', case, emitted)
+  row: dict[str, Any] = {'gamma': gamma}
+  row |= figures.per_token('ours', case, emitted)
   encode = figures.median('ours', 'encode_pair')
   decode = _without(figures.median('ours', case), encode)
   step = figures.median('ours', 'block:1')
+  parts = ['draft_step']
+  if isinstance(gamma, int):
+    parts += [f'propose:{gamma}', f'block:{gamma + 1}']
   c, d, v = (
       ratio(figures.median('ours', part), step)
-      for part in ('draft_step', f'propose:{gamma}', f'block:{gamma + 1}')
+      for part in [*parts, '', ''][:3]
   )
   # Rows of a batch wait for the slowest; with one row these are the tokens per
   # call of the target.
   alone_rounds = record.answers['ours', 'autoregressive'][-1]['loop_rounds']
   per_round = alone_rounds / answer['loop_rounds']
-  assert d is not None and v is not None
   row |= {
       'decode_ms_per_token': ratio(decode, emitted),
       'tokens_per_target_call': stats['tokens_per_target_call'],
@@ -230,7 +234,8 @@ def _row(
       'c': c,
       'd': d,
       'v': v,
-      'exp': per_round / (d + v),
+      'exp': None if d is None or v is None else per_round / (d + v),
+      'rounds_by_gamma': stats['rounds_by_gamma'],
       'identical': same[f'ours {case}'],
   }
   row['emp'] = ratio(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 _COLUMNS = {
-    'gamma': ('gamma', 'd'),
+    'gamma': ('gamma', ''),
     'tokens': ('tokens_per_target_call', '.2f'),
     'x alone': ('speedup_vs_autoregressive', '.2f'),
     'x T5X': ('speedup_vs_t5x', '.2f'),

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker: our decoders, and the parts they are made of.
 
-Cases: 'autoregressive', 'speculative:GAMMA', and of the parts 'encode',
+Cases: 'autoregressive', 'speculative:GAMMA', where GAMMA may be 'adaptive' or
+'auto', and of the parts 'encode',
 'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a model, and
 'propose:GAMMA'. The parts need the text, so the first case must be
 'autoregressive'.
@@ -20,8 +21,10 @@ import numpy as np
 
 import t5x_specdec
 from t5x_specdec import parameters
+from t5x_specdec import planner
 from t5x_specdec import preparation
 from t5x_specdec import sampling
+from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import protocol
 from t5x_specdec.benchmarks.jax_worker import JaxWorker
@@ -30,6 +33,7 @@ from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
+from t5x_specdec.gamma import Policy
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 
@@ -92,9 +96,10 @@ class OurWorker(JaxWorker):
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
     start = time.perf_counter()
-    name, _, number = case.partition(':')
+    name, _, gamma = case.partition(':')
     make = getattr(self, f'_make_{name}')
-    self._runners[case] = make(int(number)) if number else make()
+    gammas = [int(gamma) if gamma.isdigit() else gamma] if gamma else []
+    self._runners[case] = make(*gammas)
     _, results = self._runners[case]()
     seconds = time.perf_counter() - start
     if name == 'autoregressive':
@@ -151,28 +156,45 @@ class OurWorker(JaxWorker):
 
     return run
 
-  def _make_speculative(self, gamma: int) -> _Runner:
-    arguments = self._arguments()
+  def _make_speculative(self, gamma: int | str) -> _Runner:
+    batches = self.job.batches()
+    chosen = self._policy(gamma) if isinstance(gamma, str) else gamma
+    return lambda: (1, [self._speculate(chosen, *batch) for batch in batches])
 
-    def run():
-      return 1, [
-          jax.device_get(
-              t5x_specdec.speculative_decode(
-                  self._decoder('target'),
-                  self._draft,
-                  self._prepared['target'],
-                  self._draft_params,
-                  inputs,
-                  prompts=prompts,
-                  gamma=gamma,
-                  verification=self.job.verification,
-                  **arguments,
-              )
-          )
-          for inputs, prompts in self.job.batches()
-      ]
+  def _speculate(self, gamma: int | Policy, inputs, prompts) -> DecodeResult:
+    return jax.device_get(
+        t5x_specdec.speculative_decode(
+            self._decoder('target'),
+            self._draft,
+            self._prepared['target'],
+            self._draft_params,
+            inputs,
+            prompts=prompts,
+            gamma=gamma,
+            verification=self.job.verification,
+            **self._arguments(),
+        )
+    )
 
-    return run
+  def _policy(self, word: str) -> Policy:
+    """What 'adaptive' or 'auto' stands for on these inputs."""
+    job = self.job
+    calibration = job.calibration
+    if calibration is None:
+      alpha: Any = 0.0
+      if word == 'auto':
+        sample = self._speculate(on_the_spot.SAMPLE_GAMMA, *job.batches()[0])
+        alpha = sample.stats.summary()['alpha'] or 0.0
+      calibration = on_the_spot.calibrate(
+          self._decoder('target'),
+          self._prepared['target'],
+          self._draft,
+          self._draft_params,
+          rows=len(job.batches()[0][0]),
+          alpha=alpha,
+          verification=job.verification,
+      )
+    return planner.policy(word, calibration, job.verification)
 
   def _encode(self, name: str, gamma: int, inputs, prompts) -> Any:
     """State of a model, or of 'drafts', after the input and the prompt."""

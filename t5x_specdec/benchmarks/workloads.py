@@ -78,6 +78,7 @@ class Workload:
       topk: int,
       topp: float,
       verification: str,
+      calibration: str | None,
       seed: int,
   ) -> Job:
     """What the workers are told."""
@@ -93,6 +94,7 @@ class Workload:
         topk=topk,
         topp=topp,
         verification=verification,
+        calibration=calibration,
         eos_id=EOS_ID,
         seed=seed,
     )

@@ -49,6 +49,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   )
   add_pair(parser)
   options.add_sampling(parser, gammas=True)
+  options.add_calibration(parser)
   group = parser.add_argument_group('measurement')
   group.add_argument(
       '--repeats',
@@ -131,12 +132,7 @@ def _check(args: argparse.Namespace) -> None:
     if getattr(args, name) < 1:
       raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
   for gamma in args.gamma:
-    if isinstance(gamma, str):
-      raise ValueError(
-          f'--gamma {gamma}: what a step costs is measured gamma by gamma, so '
-          'bench takes numbers'
-      )
-    if not 1 <= gamma < args.output_len:
+    if not isinstance(gamma, str) and not 1 <= gamma < args.output_len:
       raise ValueError(
           f'--gamma must be in [1, --output_len), got {gamma} at '
           f'--output_len {args.output_len}'
@@ -144,6 +140,7 @@ def _check(args: argparse.Namespace) -> None:
   if not 0 <= args.seed < 2**31:
     raise ValueError(f'--seed must be in [0, 2^31), got {args.seed}')
   validation.check_method(args.temperature, args.topk, args.topp, 1)
+  options.check_calibration(args.calibration, args.gamma)
   if not args.no_hf and shutil.which(args.hf_python) is None:
     raise ValueError(f'--hf_python {args.hf_python}: no such interpreter')
 
@@ -231,12 +228,10 @@ def _workers(
   cases = ['autoregressive', 'encode', 'encode_pair', 'block:1']
   if 'draft' in models:
     cases.append('draft_step')
-  for gamma in args.gamma:
-    cases += [
-        f'speculative:{gamma}',
-        f'block:{gamma + 1}',
-        f'propose:{gamma}',
-    ]
+  numbers = [gamma for gamma in args.gamma if isinstance(gamma, int)]
+  cases += [f'speculative:{gamma}' for gamma in args.gamma]
+  for gamma in numbers:
+    cases += [f'block:{gamma + 1}', f'propose:{gamma}']
   workers = [
       sitting.Worker('ours', 'worker_ours', tuple(cases), models, jax_process),
       sitting.Worker('bandwidth', 'bandwidth', ('read',), (), jax_process),
@@ -249,7 +244,7 @@ def _workers(
     )
   if not args.no_hf:
     # transformers assists one row at a time only, and here with a model.
-    assisted = [f'assisted:{gamma}' for gamma in args.gamma]
+    assisted = [f'assisted:{gamma}' for gamma in numbers]
     assists = args.batch_size == 1 and workload.kind == 'model'
     cases = ['alone', *(assisted if assists else [])]
     alone = {'python': args.hf_python, 'without_package': True}
@@ -257,6 +252,11 @@ def _workers(
         sitting.Worker('hf', 'worker_hf', tuple(cases), models, alone)
     )
   return workers
+
+
+def _widest(gammas: list[int | str]) -> int:
+  """The widest block of a number of drafts; of words alone as by default."""
+  return 1 + max([g for g in gammas if isinstance(g, int)] or [5])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -269,6 +269,7 @@ def run(args: argparse.Namespace) -> int:
       topk=args.topk,
       topp=args.topp,
       verification=args.verification,
+      calibration=args.calibration,
       seed=args.seed,
   )
   console = Console(stderr=True)
@@ -278,7 +279,7 @@ def run(args: argparse.Namespace) -> int:
         workers,
         workload,
         job,
-        widths=(1, max(args.gamma) + 1),
+        widths=(1, _widest(args.gamma)),
         repeats=args.repeats,
         tell=lambda text: progress.update(task, description=text, advance=1),
     )

@@ -63,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
   for name in names:
     if getattr(args, name) < 1:
       raise ValueError(f'--{name} must be >= 1, got {getattr(args, name)}')
+  for gamma in args.gamma:
+    if isinstance(gamma, str):
+      raise ValueError(
+          f'--gamma {gamma}: what calibrate measures is for numbers of drafts'
+      )
   validation.check_method(args.temperature, args.topk, args.topp, 1)
   folder = os.path.dirname(os.path.abspath(args.output))
   if not os.path.isdir(folder):
@@ -70,12 +75,10 @@ def run(args: argparse.Namespace) -> int:
   workload = bench.make_workload(args, demo_lines=args.lines)
   planted = workload.expected is not None
   batches = -(-args.lines // args.batch_size)
-  target, draft = calibrate.models(workload)
   console = Console(stderr=True)
   with Status('', console=console) as status:
     calibration = calibrate.calibrate(
-        target,
-        draft,
+        calibrate.pair(workload),
         workload.inputs[:batches],
         output_len=args.output_len,
         gammas=tuple(sorted(args.gamma)),

@@ -56,6 +56,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
       'and then the model (default: %(default)s)',
   )
   options.add_sampling(parser)
+  options.add_calibration(parser)
   # The best of 1 to 5 for this pair on a CPU, see README.
   parser.set_defaults(gamma=2)
   group = parser.add_argument_group('input')

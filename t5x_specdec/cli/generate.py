@@ -30,6 +30,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   )
   options.add_pair(parser)
   options.add_sampling(parser)
+  options.add_calibration(parser)
   group = parser.add_argument_group('input and output')
   group.add_argument(
       '--input',

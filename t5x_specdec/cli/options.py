@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
+from t5x_specdec import planner
 from t5x_specdec.drafts import kinds
 
 # Instead of a number of drafts.
@@ -150,6 +151,33 @@ def _gammas(text: str) -> list[int | str]:
   return found
 
 
+def add_calibration(parser: argparse.ArgumentParser) -> None:
+  """Adds what the words of `--gamma` go by; `check_calibration` checks it."""
+  parser.add_argument(
+      '--calibration',
+      metavar='FILE',
+      help='from `t5x-specdec calibrate`, for --gamma adaptive and auto '
+      '(default: costs, and alpha of the first lines, are measured on the '
+      'spot)',
+  )
+
+
+def check_calibration(path: str | None, gammas: list[int | str]) -> None:
+  """Raises ValueError for a file that is no calibration, or of no use.
+
+  Args:
+    path: of `--calibration`, or None.
+    gammas: of `--gamma`.
+  """
+  if path is None:
+    return
+  if not any(isinstance(gamma, str) for gamma in gammas):
+    raise ValueError(
+        f'--calibration {path} is for --gamma {" or ".join(GAMMA_WORDS)}'
+    )
+  planner.read(path)
+
+
 def add_sampling(
     parser: argparse.ArgumentParser, *, gammas: bool = False
 ) -> None:
@@ -161,13 +189,16 @@ def add_sampling(
   """
   group = parser.add_argument_group('decoding')
   text = 'tokens to draft per target call'
-  words = 'adaptive follows what is accepted, auto is best for the first lines'
+  words = (
+      'adaptive follows what is accepted, auto is the best one for the first '
+      'lines, 0 where drafts do not pay'
+  )
   group.add_argument(
       '--gamma',
       type=_gammas if gammas else gamma,
       default=[3, 5] if gammas else 5,
       metavar='N,...' if gammas else 'N|adaptive|auto',
-      help=f'{text}, several to compare (default: 3,5)'
+      help=f'{text}, several to compare; {words} (default: 3,5)'
       if gammas
       else f'{text}; {words} (default: %(default)s)',
   )

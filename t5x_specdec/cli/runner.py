@@ -19,9 +19,11 @@ from rich.progress import Progress
 
 import t5x_specdec
 from t5x_specdec import pair as pairs
+from t5x_specdec import planner
 from t5x_specdec import sampling
 from t5x_specdec import validation
-from t5x_specdec.cli import policy
+from t5x_specdec.benchmarks import on_the_spot
+from t5x_specdec.cli import options as flags
 from t5x_specdec.cli.setup import Setup
 from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import ModelDraft
@@ -32,8 +34,6 @@ from t5x_specdec.vocabulary import EOS_ID
 
 # Inputs are padded to the next of these lengths: one compilation each.
 _SMALLEST_BUCKET = 32
-# Drafts per round where alpha is measured for `--gamma auto`.
-_SAMPLE_GAMMA = 3
 
 
 def check(pair: Setup, args: argparse.Namespace) -> None:
@@ -50,6 +50,7 @@ def check(pair: Setup, args: argparse.Namespace) -> None:
           f'{args.max_decode_len} tokens'
       )
     as_policy(args.gamma)
+  flags.check_calibration(args.calibration, [args.gamma])
   validation.check_draft(pair.target.decoder, pair.draft, pair.draft_params)
   validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
   validation.check_method(args.temperature, args.topk, args.topp, 1)
@@ -144,13 +145,23 @@ def decode_lines(
   def sample():
     batch = next(_batches(pair, lines, args))
     options = _options(batch, args, keys)
-    result = speculative(batch['text'], gamma=_SAMPLE_GAMMA, **options)
+    sample_gamma = on_the_spot.SAMPLE_GAMMA
+    result = speculative(batch['text'], gamma=sample_gamma, **options)
     alpha: Any = result.stats.summary()['alpha']
     return alpha
 
   gamma = args.gamma
   if isinstance(gamma, str):
-    gamma = policy.choose(gamma, pair, args.batch_size, sample)
+    calibration = args.calibration or on_the_spot.calibrate(
+        target.decoder,
+        target.params,
+        pair.draft,
+        pair.draft_params,
+        rows=args.batch_size,
+        alpha=(sample() or 0.0) if gamma == 'auto' else 0.0,
+        verification=args.verification,
+    )
+    gamma = planner.policy(gamma, calibration, args.verification)
   ours = _Decoder(
       functools.partial(speculative, gamma=gamma), args.repeats
   )
