@@ -84,6 +84,11 @@ def _label(x: float, y: float, text: str, kind: str = 'tick') -> str:
   )
 
 
+def height(kind: str) -> int:
+  """Of a kind of call in a timeline, up to 20."""
+  return _HEIGHTS[kind]
+
+
 def timeline_rows(line: dict[str, Any]) -> tuple[str, str]:
   """Figure 5 for one text: its calls, and those of the target alone.
 
