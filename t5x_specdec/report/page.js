@@ -7,7 +7,7 @@
   let shown = null;
   let leaving = 0;
 
-  const percent = x => x === null ? 'n/a' : x.toPrecision(3);
+  const chance = x => x === null ? 'n/a' : x.toPrecision(3);
   const quoted = piece => '\u201c' + piece.trim() + '\u201d';
 
   function lines(token) {
@@ -27,8 +27,8 @@
     const stands = at < round.accepted;
     const result = [
       `${quoted(round.pieces[at])}: draft ${stands ? 'accepted' : 'rejected'}`,
-      `target p ${percent(round.p[at])}`,
-      `draft q ${percent(round.q[at])}`,
+      `target p ${chance(round.p[at])}`,
+      `draft q ${chance(round.q[at])}`,
       `${place}, draft ${at + 1} of ${count}, id ${round.drafted[at]}`,
     ];
     const rest = round.pieces.slice(at + 1);

@@ -16,6 +16,7 @@ import pathlib
 import string
 from typing import Any
 
+from t5x_specdec import sampling
 from t5x_specdec.report import charts
 from t5x_specdec.report import figures
 from t5x_specdec.report.run import Run
@@ -134,10 +135,18 @@ def _number(value: float | None, form: str = '.2f', unit: str = '') -> str:
 
 def _subtitle(run: Run, name: str) -> str:
   about = run.about
-  return _escape(
+  text = (
       f'{name}: gamma {about["gamma"]}, temperature {about["temperature"]:g}, '
-      f'verification by {about["verification"]}, {about["rows"]} rows together'
+      f'verification by {about["verification"]}, {_rows(run)}.'
   )
+  if about['temperature'] <= sampling.MIN_TEMPERATURE:
+    text += ' At temperature 0 both laws are certain: p is 1 or 0, and q is 1.'
+  return _escape(text)
+
+
+def _rows(run: Run) -> str:
+  rows = run.about['rows']
+  return '1 row at a time' if rows == 1 else f'{rows} rows at a time'
 
 
 def _tiles(content: dict[str, Any]) -> str:
@@ -343,7 +352,7 @@ def _round(index: int, number: int, entry: dict[str, Any]) -> str:
     piece = entry['next_piece'] if own else entry['pieces'][at]
     token = entry['next_token'] if own else entry['drafted'][at]
     word = piece.lstrip(' ')
-    space = piece[: len(piece) - len(word)]
+    space = piece[: len(piece) - len(word)] if number or parts else ''
     shown = '‹end›' if token == EOS_ID else word or '␣'
     label = f'{shown}, {dict(_TOKENS)[kind]}'
     parts.append(
@@ -365,8 +374,8 @@ def _method(run: Run) -> str:
   return (
       'Rounds run inside one compiled loop, where no clock can be read. So the '
       'timelines are the calls as counted, at what each kind of call took when '
-      'it was measured alone, on the machine of the run, for '
-      f'{run.about["rows"]} rows: encoders {parts["encode"]:.3g} and '
+      'it was measured alone, on the machine of the run, '
+      f'{_rows(run)}: encoders {parts["encode"]:.3g} and '
       f'{parts["encode_draft"]:.3g} ms, a step of the target alone '
       f'{parts["step"]:.3g} ms, drafting and verifying {_escape(costs)}.'
   )

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
-# Of `run` in a record: what differs from batch to batch.
-_OF_BATCH = ('batch', 'batch_ms', 'batch_alone_ms')
 _COUNTERS = ('rounds', 'drafted', 'judged', 'accepted', 'emitted')
 
 
@@ -90,13 +88,13 @@ def parse(lines: list[str], name: str) -> Run:
       raise ValueError(f'{at} is not JSON') from None
     for record in _unpacked(value, at):
       try:
-        records.append((_texts(record), record['aux'], record['run']))
-      except (KeyError, TypeError, AttributeError) as error:
+        records.append(_read(record))
+      except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f'{at} is not a record of `generate --trace` or `demo --trace '
-            f'--json` ({error})'
+            f'{at} is not as `generate --trace` or `demo --trace --json` '
+            f'writes it: {type(error).__name__}: {error}'
         ) from None
-      if _common(records[-1][2]) != _common(records[0][2]):
+      if records[-1].about != records[0].about:
         raise ValueError(f'{at} is of another run than the lines before it')
   if not records:
     raise ValueError(f'{name}: holds no record')
@@ -115,8 +113,84 @@ def _unpacked(value: Any, at: str) -> list[Any]:
   return [value]
 
 
-def _common(about: dict[str, Any]) -> dict[str, Any]:
-  return {name: about[name] for name in about if name not in _OF_BATCH}
+class _Record(NamedTuple):
+  """One line, all of it checked."""
+
+  texts: list[Text]
+  about: dict[str, Any]
+  counters: dict[str, int]
+  rounds_by_gamma: list[int]
+  overlap: float
+  batch: int
+  times: tuple[float | None, float | None]
+
+
+def _read(record: dict[str, Any]) -> _Record:
+  """Raises KeyError, TypeError or ValueError for anything unexpected."""
+  aux, run = record['aux'], record['run']
+  about = _about(run)
+  texts = _texts(record)
+  gammas = about['parts_ms']['gammas']
+  rounds_by_gamma = [int(rounds) for rounds in aux['rounds_by_gamma']]
+  largest = max(len(e['drafted']) for text in texts for e in text.rounds)
+  if largest > max(gammas) or len(rounds_by_gamma) != max(gammas) + 1:
+    raise ValueError(f'drafts beyond the largest gamma of {gammas}')
+  judged = int(aux['judged'])
+  return _Record(
+      texts,
+      about,
+      {name: int(aux[name]) for name in _COUNTERS},
+      rounds_by_gamma,
+      float(aux['alpha']) * judged if judged else 0.0,
+      int(run['batch']),
+      (_time(run['batch_ms']), _time(run['batch_alone_ms'])),
+  )
+
+
+def _time(milliseconds: Any) -> float | None:
+  return None if milliseconds is None else float(milliseconds)
+
+
+def _about(run: dict[str, Any]) -> dict[str, Any]:
+  """What all records of a run say of it."""
+  parts, gamma = run['parts_ms'], run['gamma']
+  return {
+      'temperature': float(run['temperature']),
+      'verification': str(run['verification']),
+      'gamma': gamma if isinstance(gamma, int) else str(gamma),
+      'abstains': bool(run['abstains']),
+      'rows': int(run['rows']),
+      'parts_ms': {
+          **{
+              name: float(parts[name])
+              for name in ('encode', 'encode_draft', 'step')
+          },
+          'gammas': [int(gamma) for gamma in parts['gammas']],
+          **{
+              name: [float(cost) for cost in parts[name]]
+              for name in ('draft', 'verify')
+          },
+      },
+  }
+
+
+def _round(entry: dict[str, Any]) -> dict[str, Any]:
+  """A round, with lists of one length."""
+  drafted = [int(token) for token in entry['drafted']]
+  follows = entry['next_token']
+  result = {
+      'drafted': drafted,
+      'accepted': int(entry['accepted']),
+      'next_token': None if follows is None else int(follows),
+      'next_piece': None if follows is None else str(entry['next_piece']),
+      'p': [None if p is None else float(p) for p in entry['p']],
+      'q': [None if q is None else float(q) for q in entry['q']],
+      'pieces': [str(piece) for piece in entry['pieces']],
+  }
+  lengths = {len(result[name]) for name in ('p', 'q', 'pieces')}
+  if lengths != {len(drafted)} or not 0 <= result['accepted'] <= len(drafted):
+    raise ValueError('a round does not add up')
+  return result
 
 
 def _texts(record: dict[str, Any]) -> list[Text]:
@@ -128,34 +202,32 @@ def _texts(record: dict[str, Any]) -> list[Text]:
           line=int(record['line']),
           input=str(record['input']),
           truncated=bool(record['truncated']),
-          reference=record.get('reference'),
+          reference=None
+          if record.get('reference') is None
+          else str(record['reference']),
           decode=i if many else 0,
           batch=int(record['run']['batch']),
-          rounds=[dict(entry) for entry in trace],
+          rounds=[_round(entry) for entry in trace],
       )
       for i, trace in enumerate(traces, 1)
   ]
 
 
-def _summed(records: list[tuple[list[Text], Any, Any]]) -> Run:
+def _summed(records: list[_Record]) -> Run:
   counters = {
-      name: sum(aux[name] for _, aux, _ in records) for name in _COUNTERS
+      name: sum(record.counters[name] for record in records)
+      for name in _COUNTERS
   }
   # What each line's mean is the mean of.
-  overlap = sum(
-      aux['alpha'] * aux['judged'] for _, aux, _ in records if aux['judged']
-  )
+  overlap = sum(record.overlap for record in records)
   return Run(
-      texts=[text for texts, _, _ in records for text in texts],
-      about=_common(records[0][2]),
+      texts=[text for record in records for text in record.texts],
+      about=records[0].about,
       counters=counters,
       rounds_by_gamma=[
           sum(rounds)
-          for rounds in zip(*(aux['rounds_by_gamma'] for _, aux, _ in records))
+          for rounds in zip(*(record.rounds_by_gamma for record in records))
       ],
       alpha=overlap / counters['judged'] if counters['judged'] else None,
-      batches={
-          about['batch']: (about['batch_ms'], about['batch_alone_ms'])
-          for _, _, about in records
-      },
+      batches={record.batch: record.times for record in records},
   )
