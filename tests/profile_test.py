@@ -9,19 +9,20 @@ import jax
 import numpy as np
 
 import t5x_specdec
-from t5x_specdec.testing import toys
 
 PHASES = ['encode', 'draft', 'verify', 'accept']
 
 
-def decode(table):
-  decoder = toys.TableDecoder(7)
+CONFIG = helpers.CONFIGS['t5_1_1']
+
+
+def decode(target, draft):
   return t5x_specdec.speculative_decode(
-      decoder,
-      decoder,
-      {'table': table},
-      {'table': -table},
-      np.array([[0]]),
+      t5x_specdec.T5(CONFIG),
+      t5x_specdec.T5(CONFIG),
+      target,
+      draft,
+      np.array([[3, 1]]),
       gamma=2,
       max_decode_len=6,
       temperature=1.0,
@@ -30,10 +31,9 @@ def decode(table):
 
 
 def test_compiled_operations_and_profiles_name_their_phase(tmp_path):
-  table = np.random.default_rng(0).normal(size=[1, 7, 7, 7])
-  table = table.astype(np.float32)
+  pair = [helpers.random_params(CONFIG, seed) for seed in (1, 2)]
   with helpers.quick_compilation():
-    compiled = jax.jit(decode).lower(table).compile()
+    compiled = jax.jit(decode).lower(*pair).compile()
   names = re.findall(r'op_name="([^"]*)"', compiled.as_text())
   within = {phase: [] for phase in PHASES}
   for name in names:
@@ -51,7 +51,7 @@ def test_compiled_operations_and_profiles_name_their_phase(tmp_path):
   )
   # What a profiler stores of the run has the same names.
   with jax.profiler.trace(tmp_path):
-    jax.block_until_ready(compiled(table))
+    jax.block_until_ready(compiled(*pair))
   [profile] = tmp_path.rglob('*.xplane.pb')
   content = profile.read_bytes()
   for phase in PHASES:

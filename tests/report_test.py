@@ -67,9 +67,9 @@ RECORDS = [
         ATTACK,
         [
             entry([5, 6], 2, 7, [0.8, 0.5], [0.6, 0.4], [' Der', ' Hut'], 'e'),
-            entry([8, 9], 0, 10, [0.125, 0.2], [0.9, 0.3], [ATTACK, 'x'], ' y'),
+            entry([8, 9], 0, 3, [0.125, 0.2], [0.9, 0.3], [ATTACK, 'x'], ' y'),
             # The text ends with a draft; one law was not finite.
-            entry([11, 1], 2, None, [1.0, 1.0], [1.0, None], ['z', '</s>'], None),
+            entry([4, 1], 2, None, [1, 1], [1, None], ['z', '</s>'], None),
         ],
         (3, 6, 5, 4, 6, 0.75),
         (10.0, 20.0),
@@ -78,7 +78,7 @@ RECORDS = [
         2,
         'short',
         [
-            entry([5, 6], 1, 4, [0.5, 0.25], [0.5, 0.5], [' a', ' '], ' w' * 99),
+            entry([5, 6], 1, 4, [0.5, 0.2], [0.5, 0.5], [' a', ' '], ' w' * 99),
             entry([], 0, 1, [], [], [], '</s>'),
         ],
         (2, 2, 2, 1, 3, 0.4),
@@ -157,6 +157,21 @@ def test_gammas_that_vary_and_drafts_that_abstain():
   costs = (4 * (1.0 + 3.0) + 2.0) / 5 / 2.0
   assert shown['speedup_costs'] == pytest.approx(tokens / costs)
   np.testing.assert_allclose(sum(figures.histogram(run)['expected']), 5)
+
+
+def test_a_run_without_drafts(tmp_path):
+  records = copy.deepcopy(RECORDS[1:])
+  records[0]['trace'] = records[0]['trace'][1:]
+  records[0]['aux'] = dict.fromkeys(records[0]['aux'], 0)
+  records[0]['aux'] |= {
+      'rounds': 1, 'emitted': 1, 'alpha': None, 'rounds_by_gamma': [1]
+  }
+  parts = records[0]['run']['parts_ms']
+  parts |= {'gammas': [0], 'draft': [0.0], 'verify': [2.0]}
+  run = parsed(records)
+  assert figures.positions(run) == {'judged': [], 'accepted': []}
+  assert figures.timeline(run, run.texts[0])['rounds'] == [(0, 0.0, 2.0)]
+  assert '1 call of the target, 7.0 ms' in write(tmp_path, records).read_text()
 
 
 def test_what_was_not_measured_is_not_made_up():

@@ -16,6 +16,9 @@ _ROW = 20
 # Height of a call in it, so that colour is not all that tells them apart.
 _HEIGHTS = {'encode': 20, 'encode-draft': 14, 'draft': 8, 'verify': 20}
 
+# Kind, ms, and number of its round.
+_Call = tuple[str, float, int | None]
+
 
 def bars(
     values: Sequence[float],
@@ -99,14 +102,14 @@ def timeline_rows(line: dict[str, Any]) -> tuple[str, str]:
     Two svg elements on one scale, speculative and standard decoding.
   """
   scale = 1000 / max(line['ms'], line['alone_ms'])
-  ours = [
+  ours: list[_Call] = [
       ('encode', line['encode'], None),
       ('encode-draft', line['encode_draft'], None),
   ]
   for i, (gamma, draft, verify) in enumerate(line['rounds']):
-    ours += [('draft', draft / gamma, i)] * gamma
+    ours += [('draft', draft / max(1, gamma), i)] * gamma
     ours.append(('verify', verify, i))
-  alone = [('encode', line['encode'], None)]
+  alone: list[_Call] = [('encode', line['encode'], None)]
   alone += [('verify', line['step'], None)] * line['steps']
   return (
       _row(
@@ -124,10 +127,8 @@ def timeline_rows(line: dict[str, Any]) -> tuple[str, str]:
   )
 
 
-def _row(
-    calls: list[tuple[str, float, int | None]], scale: float, summary: str
-) -> str:
-  """Calls one after another: kind, ms, and round."""
+def _row(calls: list[_Call], scale: float, summary: str) -> str:
+  """Calls one after another."""
   parts, x = [], 0.0
   for kind, milliseconds, number in calls:
     width, height = milliseconds * scale, _HEIGHTS[kind]

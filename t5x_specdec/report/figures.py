@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a report, as plain values: everything a chart is drawn from."""
+"""The figures of a report as plain values, which charts are drawn from."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def histogram(run: Run) -> dict[str, Any]:
 
 def positions(run: Run) -> dict[str, list[int]]:
   """Drafts by their place in the block: judged, and accepted of these."""
-  size = max(len(e['drafted']) for text in run.texts for e in text.rounds)
+  entries = [entry for text in run.texts for entry in text.rounds]
+  size = max((len(entry['drafted']) for entry in entries), default=0)
   result = {'judged': [0] * size, 'accepted': [0] * size}
-  for text in run.texts:
-    for entry in text.rounds:
-      for i in range(judged(entry)):
-        result['judged'][i] += 1
-        result['accepted'][i] += i < entry['accepted']
+  for entry in entries:
+    for i in range(judged(entry)):
+      result['judged'][i] += 1
+      result['accepted'][i] += i < entry['accepted']
   return result
 
 

@@ -144,9 +144,12 @@ def _subtitle(run: Run, name: str) -> str:
   return _escape(text)
 
 
+def _count(number: int, noun: str) -> str:
+  return f'{number} {noun}' + 's' * (number != 1)
+
+
 def _rows(run: Run) -> str:
-  rows = run.about['rows']
-  return '1 row at a time' if rows == 1 else f'{rows} rows at a time'
+  return _count(run.about['rows'], 'row') + ' at a time'
 
 
 def _tiles(content: dict[str, Any]) -> str:
@@ -325,14 +328,14 @@ def _article(index: int, text: Text, line: dict[str, Any]) -> str:
   if text.reference is not None:
     reference = f'<p class="input">Human: {_escape(text.reference)}</p>'
   ours, alone = charts.timeline_rows(line)
-  calls = len(text.rounds)
   return (
       f'<article aria-label="{name}"><h3>{name}</h3>'
       f'<p class="input">Input: {_escape(text.input)}{cut}</p>{reference}'
       f'<div class="text" role="group" aria-label="Decoded text">{rounds}</div>'
-      f'<p class="key">Speculative: {calls} calls of the target, '
+      f'<p class="key">Speculative: {_count(len(text.rounds), "call")} of '
+      f'the target, '
       f'{line["ms"]:.1f} ms</p>{ours}'
-      f'<p class="key">Standard: {line["steps"]} calls, '
+      f'<p class="key">Standard: {_count(line["steps"], "call")}, '
       f'{line["alone_ms"]:.1f} ms</p>{alone}</article>'
   )
 

@@ -132,9 +132,10 @@ def _read(record: dict[str, Any]) -> _Record:
   texts = _texts(record)
   gammas = about['parts_ms']['gammas']
   rounds_by_gamma = [int(rounds) for rounds in aux['rounds_by_gamma']]
-  largest = max(len(e['drafted']) for text in texts for e in text.rounds)
-  if largest > max(gammas) or len(rounds_by_gamma) != max(gammas) + 1:
-    raise ValueError(f'drafts beyond the largest gamma of {gammas}')
+  drafted = [len(entry['drafted']) for text in texts for entry in text.rounds]
+  largest = max(gammas)
+  if max(drafted, default=0) > largest or len(rounds_by_gamma) != largest + 1:
+    raise ValueError(f'drafts or rounds beyond the largest gamma, {largest}')
   judged = int(aux['judged'])
   return _Record(
       texts,
