@@ -124,6 +124,16 @@ def test_figures_by_hand():
   })
 
 
+@pytest.mark.parametrize(
+    'accepted, follows, judged', [(0, 7, 1), (1, 7, 2), (2, 7, 2), (1, None, 1)]
+)
+def test_the_first_rejection_is_judged_unless_the_text_ended(
+    accepted, follows, judged
+):
+  one = entry([5, 6], accepted, follows, [1, 1], [1, 1], 'ab', 'c')
+  assert figures.judged(one) == judged
+
+
 def test_rows_of_a_batch_wait_for_the_longest():
   both = parsed(changed(batch=0, batch_ms=10.0, batch_alone_ms=20.0))
   shown = figures.expectations(both)

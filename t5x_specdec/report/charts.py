@@ -50,15 +50,15 @@ def bars(
   scale = (_HEIGHT - _TOP - _BOTTOM) / (top or max(shown, default=0) or 1)
   base = _HEIGHT - _BOTTOM
   step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(values))
-  parts = []
+  parts, text = [], []
   for i, value in enumerate(values):
     x, y = _LEFT + (i + 0.5) * step, base - value * scale
     width = min(44.0, 0.66 * step)
-    parts += [
+    parts.append(
         f'<rect class="bar" x="{x - width / 2:.1f}" y="{y:.1f}" '
-        f'width="{width:.1f}" height="{value * scale:.1f}"/>',
-        _label(x, base + 14, names[i]),
-    ]
+        f'width="{width:.1f}" height="{value * scale:.1f}"/>'
+    )
+    text.append(_label(x, base + 14, names[i]))
     over = y
     if marks is not None:
       at = base - marks[i] * scale
@@ -66,17 +66,17 @@ def bars(
       parts.append(
           f'<path class="mark" d="M{x:.1f} {at - 5:.1f}l5 5l-5 5l-5-5z"/>'
       )
-    parts.append(_label(x, over - 5, labels[i], 'value'))
+    text.append(_label(x, over - 5, labels[i], 'value'))
   if level is not None:
     y = base - level * scale
     parts.append(
         f'<path class="level" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
     )
   parts.append(f'<path class="axis" d="M{_LEFT} {base}H{_WIDTH - _RIGHT}"/>')
-  parts.append(_label(_WIDTH / 2, _HEIGHT - 8, axis, 'name'))
+  text.append(_label(_WIDTH / 2, _HEIGHT - 8, axis, 'name'))
   return (
       f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-      f'aria-label="{html.escape(summary)}">{"".join(parts)}</svg>'
+      f'aria-label="{html.escape(summary)}">{"".join(parts + text)}</svg>'
   )
 
 
