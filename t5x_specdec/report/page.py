@@ -19,27 +19,13 @@ from typing import Any
 from t5x_specdec import sampling
 from t5x_specdec.report import charts
 from t5x_specdec.report import figures
+from t5x_specdec.report import texts
 from t5x_specdec.report.run import Run
-from t5x_specdec.report.run import Text
 from t5x_specdec.version import __version__
-from t5x_specdec.vocabulary import EOS_ID
 
 _FOLDER = pathlib.Path(__file__).parent
 # More would be slow to open; figures count every text.
 MOST_TEXTS = 100
-
-_TOKENS = (
-    ('accepted', 'accepted draft'),
-    ('rejected', 'rejected draft'),
-    ('correction', "correction, the target's own"),
-    ('bonus', 'bonus: the target’s own after a whole block'),
-)
-_CALLS = (
-    ('encode', 'encoder of the target'),
-    ('encode-draft', 'encoder of the draft'),
-    ('draft', 'draft'),
-    ('verify', 'target'),
-)
 
 
 def values(run: Run) -> dict[str, Any]:
@@ -84,12 +70,12 @@ def render(run: Run, name: str) -> str:
       (_FOLDER / file).read_text(encoding='utf-8')
       for file in ('page.css', 'page.js')
   )
-  texts = [
-      _article(i, text, content['texts'][i]['timeline'])
+  articles = [
+      texts.article(i, text, content['texts'][i]['timeline'])
       for i, text in enumerate(run.texts[:MOST_TEXTS])
   ]
   if len(run.texts) > MOST_TEXTS:
-    texts.insert(
+    articles.insert(
         0,
         f'<p>The first {MOST_TEXTS} of {len(run.texts)} texts; the figures '
         'above count all of them.</p>',
@@ -105,8 +91,8 @@ def render(run: Run, name: str) -> str:
       subtitle=_subtitle(run, name),
       tiles=_tiles(content),
       figures=_figures(run, content),
-      legend=_legend(),
-      texts='\n'.join(texts),
+      legend=texts.legend(),
+      texts='\n'.join(articles),
       method=_method(run),
       values=_embedded(content),
       script=script,
@@ -144,12 +130,8 @@ def _subtitle(run: Run, name: str) -> str:
   return _escape(text)
 
 
-def _count(number: int, noun: str) -> str:
-  return f'{number} {noun}' + 's' * (number != 1)
-
-
 def _rows(run: Run) -> str:
-  return _count(run.about['rows'], 'row') + ' at a time'
+  return texts.count(run.about['rows'], 'row') + ' at a time'
 
 
 def _tiles(content: dict[str, Any]) -> str:
@@ -297,73 +279,6 @@ def _expectations(expected: dict[str, Any], run: Run) -> str:
     caption += ' Measured: n/a, the run was without --compare.'
   table = _table(['', 'Exp', 'Emp'], rows, id='expectations')
   return _figure('Expected and empirical', table, caption)
-
-
-def _legend() -> str:
-  items = ''.join(
-      f'<li><span class="token {kind}">token</span> {meaning}</li>'
-      for kind, meaning in _TOKENS
-  )
-  calls = ''.join(
-      '<li><svg class="swatch" viewBox="0 0 12 20" aria-hidden="true">'
-      f'<rect class="{kind}" y="{20 - charts.height(kind)}" width="12" '
-      f'height="{charts.height(kind)}"/></svg>{meaning}</li>'
-      for kind, meaning in _CALLS
-  )
-  return f'<ul class="legend">{items}</ul><ul class="legend">{calls}</ul>'
-
-
-def _article(index: int, text: Text, line: dict[str, Any]) -> str:
-  """One text in colours, with its timeline."""
-  name = f'Line {text.line}'
-  if text.decode:
-    name += f', decode {text.decode}'
-  rounds = ''.join(
-      _round(index, number, entry) for number, entry in enumerate(text.rounds)
-  )
-  # Tab stops once in a text; the script lets the arrow keys go on from there.
-  rounds = rounds.replace('tabindex="-1"', 'tabindex="0"', 1)
-  cut = ' (cut)' if text.truncated else ''
-  reference = ''
-  if text.reference is not None:
-    reference = f'<p class="input">Human: {_escape(text.reference)}</p>'
-  ours, alone = charts.timeline_rows(line)
-  return (
-      f'<article aria-label="{name}"><h3>{name}</h3>'
-      f'<p class="input">Input: {_escape(text.input)}{cut}</p>{reference}'
-      f'<div class="text" role="group" aria-label="Decoded text">{rounds}</div>'
-      f'<p class="key">Speculative: {_count(len(text.rounds), "call")} of '
-      f'the target, '
-      f'{line["ms"]:.1f} ms</p>{ours}'
-      f'<p class="key">Standard: {_count(line["steps"], "call")}, '
-      f'{line["alone_ms"]:.1f} ms</p>{alone}</article>'
-  )
-
-
-def _round(index: int, number: int, entry: dict[str, Any]) -> str:
-  """The tokens of a round that Figure 1 shows."""
-  n, count = entry['accepted'], len(entry['drafted'])
-  tokens = [('accepted', i) for i in range(n)]
-  if entry['next_token'] is not None:
-    if n < count:
-      tokens += [('rejected', n), ('correction', -1)]
-    else:
-      tokens.append(('bonus', -1))
-  parts = []
-  for kind, at in tokens:
-    own = at < 0
-    piece = entry['next_piece'] if own else entry['pieces'][at]
-    token = entry['next_token'] if own else entry['drafted'][at]
-    word = piece.lstrip(' ')
-    space = piece[: len(piece) - len(word)] if number or parts else ''
-    shown = '‹end›' if token == EOS_ID else word or '␣'
-    label = f'{shown}, {dict(_TOKENS)[kind]}'
-    parts.append(
-        f'{space}<button type="button" class="token {kind}" tabindex="-1" '
-        f'data-text="{index}" data-round="{number}" data-draft="{at}" '
-        f'aria-label="{_escape(label)}">{_escape(shown)}</button>'
-    )
-  return f'<span class="round" data-round="{number}">{"".join(parts)}</span>'
 
 
 def _method(run: Run) -> str:
