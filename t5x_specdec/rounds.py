@@ -225,6 +225,7 @@ def run_round(
           proposal.lengths,
           verdict.accepted,
           count,
+          verification.chances(logits, proposal, request.method),
       )
   return state.replace(
       target=target_state, draft=draft_state, stats=stats, trace=trace

@@ -25,12 +25,17 @@ class Round(NamedTuple):
     accepted: how many of them the target let stand.
     next_token: the target's own token after these, None where the text ended
       before it.
+    p: probability of each draft under the target's law at its place, as it is
+      sampled; at temperature 0 it is 1 or 0.
+    q: the same under the law the draft was drawn from.
   """
 
   position: int
   drafted: list[int]
   accepted: int
   next_token: int | None
+  p: list[float]
+  q: list[float]
 
 
 class Trace(struct.PyTreeNode):
@@ -44,11 +49,16 @@ class Trace(struct.PyTreeNode):
       where no round started.
     count: int32[..., length], tokens that round wrote: `accepted`, and one more
       unless the text ended with them.
+    p: float32[..., length, gamma], the target's probability of each draft; 0
+      where there is none.
+    q: float32[..., length, gamma], the draft's own.
   """
 
   drafted: jax.Array
   accepted: jax.Array
   count: jax.Array
+  p: jax.Array
+  q: jax.Array
 
   @classmethod
   def empty(cls, rows: int, length: int, gamma: int) -> Trace:
@@ -57,6 +67,8 @@ class Trace(struct.PyTreeNode):
         drafted=jnp.full([rows, length, gamma], -1, jnp.int32),
         accepted=jnp.full([rows, length], -1, jnp.int32),
         count=jnp.zeros([rows, length], jnp.int32),
+        p=jnp.zeros([rows, length, gamma]),
+        q=jnp.zeros([rows, length, gamma]),
     )
 
   def add_round(
@@ -67,6 +79,7 @@ class Trace(struct.PyTreeNode):
       lengths: jax.Array,
       verified: jax.Array,
       count: jax.Array,
+      chances: tuple[jax.Array, jax.Array],
   ) -> Trace:
     """Files one round of the live rows.
 
@@ -77,6 +90,7 @@ class Trace(struct.PyTreeNode):
       lengths: int32[rows], drafts that are real.
       verified: int32[rows], drafts that verification let stand.
       count: int32[rows], tokens written; EOS may cut the verified ones short.
+      chances: float32[rows, gamma] twice, from `verification.chances`.
 
     Returns:
       The new trace.
@@ -86,17 +100,23 @@ class Trace(struct.PyTreeNode):
     at = jnp.where(live, positions, self.accepted.shape[1])
     real = jnp.arange(drafts.shape[1]) < lengths[:, None]
     missing = self.drafted.shape[2] - drafts.shape[1]
-    drafts = jnp.pad(
-        jnp.where(real, drafts, -1),
-        ((0, 0), (0, missing)),
-        constant_values=-1,
-    )
+
+    def file(old, new, empty):
+      new = jnp.pad(
+          jnp.where(real, new, empty),
+          ((0, 0), (0, missing)),
+          constant_values=empty,
+      )
+      return old.at[rows, at].set(new, mode='drop')
+
     return Trace(
-        drafted=self.drafted.at[rows, at].set(drafts, mode='drop'),
+        drafted=file(self.drafted, drafts, -1),
         accepted=self.accepted.at[rows, at].set(
             jnp.minimum(verified, count), mode='drop'
         ),
         count=self.count.at[rows, at].set(count, mode='drop'),
+        p=file(self.p, chances[0], 0.0),
+        q=file(self.q, chances[1], 0.0),
     )
 
   def rounds(
@@ -111,19 +131,21 @@ class Trace(struct.PyTreeNode):
     Returns:
       One entry per round; what EOS cut off is left out.
     """
-    drafted, accepted, count = (
+    drafted, accepted, count, p, q = (
         np.asarray(leaf[index])
-        for leaf in (self.drafted, self.accepted, self.count)
+        for leaf in (self.drafted, self.accepted, self.count, self.p, self.q)
     )
     rounds = []
     for start in map(int, np.flatnonzero(accepted >= 0)):
-      n = int(accepted[start])
+      n, real = int(accepted[start]), drafted[start] >= 0
       rounds.append(
           Round(
               position=start,
-              drafted=[int(token) for token in drafted[start] if token >= 0],
+              drafted=drafted[start][real].tolist(),
               accepted=n,
               next_token=int(tokens[start + n]) if count[start] > n else None,
+              p=p[start][real].tolist(),
+              q=q[start][real].tolist(),
           )
       )
     return rounds

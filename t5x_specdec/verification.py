@@ -145,6 +145,36 @@ def verify(
   return lax.cond(jnp.all(method.greedy), greedy, sampled)
 
 
+def chances(
+    logits: jax.Array, proposal: Proposal, method: Method
+) -> tuple[jax.Array, jax.Array]:
+  """What target and draft gave each draft, for those who want to look at it.
+
+  Args:
+    logits: float32[rows, gamma + 1, vocab], of the target.
+    proposal: the drafts.
+    method: temperature, top-k, top-p.
+
+  Returns:
+    p(x) and q(x), float32[rows, gamma] each, under the laws that are sampled.
+  """
+  drafts = proposal.tokens[..., None]
+
+  def of(law):
+    return jnp.take_along_axis(law, drafts, axis=-1)[..., 0]
+
+  certain = jnp.ones(proposal.tokens.shape)
+  q = certain if proposal.q is None else of(proposal.q)
+  logits = logits[:, : drafts.shape[1]]
+  p = lax.cond(
+      jnp.all(method.greedy),
+      lambda: (jnp.argmax(logits, axis=-1) == proposal.tokens) * certain,
+      lambda: of(sampling.law(logits, method)),
+  )
+  # Where all rows are greedy no draft computes its law.
+  return p, jnp.where(method.greedy[:, None], certain, q)
+
+
 def _log_probs(
     logits: jax.Array, tokens: jax.Array, p: jax.Array | None
 ) -> jax.Array:

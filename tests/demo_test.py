@@ -3,6 +3,7 @@
 """The demonstration, and the pair that ships with the package."""
 
 import argparse
+import html
 import json
 
 import numpy as np
@@ -30,9 +31,12 @@ def run(capsys, *args):
 
 
 @pytest.mark.slow
-def test_held_out_sentences_as_in_figure_1(capsys):
-  status, out, _ = run(capsys, '--n', '2', '--gamma', '3', '--json')
+def test_held_out_sentences_as_in_figure_1(capsys, tmp_path):
+  status, out, _ = run(capsys, '--n', '2', '--gamma', '3', '--trace', '--json')
   assert status == 0
+  source, page = tmp_path / 'demo.json', tmp_path / 'demo.html'
+  source.write_text(out)
+  assert main.main(['report', str(source), '-o', str(page)]) == 0
   result = json.loads(out.splitlines()[-1])
   summary, examples = result['summary'], result['examples']
   assert summary['identical'] is True
@@ -56,6 +60,8 @@ def test_held_out_sentences_as_in_figure_1(capsys):
     assert pair.vocabulary.decode(ids) == example['prediction']
     assert len(ids) == example['aux']['emitted']
     assert len(example['trace']) == example['aux']['rounds']
+    assert html.escape(example['reference']) in page.read_text()
+    assert example['run']['parts_ms']['gammas'] == [3]
 
 
 @pytest.mark.slow

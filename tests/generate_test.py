@@ -221,6 +221,63 @@ def test_json_without_output_carries_the_predictions(folder, capsys):
     assert record['aux']['scores'] == sorted(record['aux']['scores'])
 
 
+def test_traced_lines_hold_their_rounds_and_make_a_report(
+    folder, capsys, tmp_path
+):
+  output, page = tmp_path / 'run.jsonl', tmp_path / 'report.html'
+  with helpers.quick_compilation():
+    status, _, _ = run(
+        capsys,
+        folder,
+        trace=True,
+        compare=True,
+        output=output,
+        temperature=1.0,
+        num_decodes=2,
+    )
+  assert status == 0
+  records = [json.loads(line) for line in output.read_text().splitlines()]
+  vocabulary = Vocabulary(folder / 'words.model')
+  for record in records:
+    assert sum(map(len, record['trace'])) == record['aux']['rounds']
+    for rounds, prediction in zip(record['trace'], record['prediction']):
+      ids, pieces = [], []
+      for entry in rounds:
+        stood = entry['accepted']
+        ids += entry['drafted'][:stood]
+        pieces += entry['pieces'][:stood]
+        if entry['next_token'] is not None:
+          ids.append(entry['next_token'])
+          pieces.append(entry['next_piece'])
+        chances = entry['p'] + entry['q']
+        assert all(0 <= chance <= 1 for chance in chances)
+        assert len(chances) == 2 * len(entry['drafted'])
+        # A draft is drawn from its own law.
+        assert all(entry['q'])
+      assert vocabulary.decode(ids) == prediction
+      assert pieces == [vocabulary.piece(token) for token in ids]
+  about = [record['run'] for record in records]
+  assert [one['batch'] for one in about] == [0, 0, 0, 1, 1, 1, 2]
+  for one in about:
+    assert one['rows'] == 6 and one['parts_ms']['gammas'] == [3]
+    costs = one['parts_ms'].values()
+    assert all(np.all(np.array(cost) > 0) for cost in costs)
+    assert one['batch_ms'] > 0 and one['batch_alone_ms'] > 0
+
+  status = main.main(['report', str(output), '-o', str(page), '--json'])
+  assert status == 0 and page.exists()
+  shown = json.loads(capsys.readouterr().out)
+  aux = [record['aux'] for record in records]
+  for name in ('rounds', 'drafted', 'judged', 'accepted', 'emitted'):
+    assert shown['summary'][name] == sum(one[name] for one in aux)
+  histogram = np.sum([one['histogram'] for one in aux], axis=0)
+  assert shown['histogram']['counted'] == histogram.tolist()
+  for name in ('judged', 'accepted'):
+    assert sum(shown['positions'][name]) == shown['summary'][name]
+  tokens = shown['expectations']['tokens_empirical']
+  assert tokens == shown['summary']['emitted'] / shown['summary']['rounds']
+
+
 def test_standard_input_and_truncation(folder, capsys, monkeypatch):
   monkeypatch.setattr(
       'builtins.open', _stdin(b'the quick brown fox jumps\nshort', open)

@@ -30,10 +30,10 @@ def test_rounds_of_a_script():
   trace = result.trace
   rounds = trace.rounds((0, 0), result.tokens[0, 0])
   assert rounds == [
-      Round(position=0, drafted=[2, 3, 9], accepted=2, next_token=4),
-      Round(position=3, drafted=[5, 9, 7], accepted=1, next_token=6),
+      Round(0, [2, 3, 9], 2, 4, p=[1.0, 1.0, 0.0], q=[1.0] * 3),
+      Round(3, [5, 9, 7], 1, 6, p=[1.0, 0.0, 1.0], q=[1.0] * 3),
       # EOS was drafted and stood; what was drafted after it is cut off.
-      Round(position=5, drafted=[7, 8, 1], accepted=3, next_token=None),
+      Round(5, [7, 8, 1], 3, None, p=[1.0] * 3, q=[1.0] * 3),
   ]
   rounds = trace.rounds((1, 0), result.tokens[1, 0])
   assert [entry.position for entry in rounds] == list(range(1, 10))
@@ -60,10 +60,46 @@ def test_rounds_over_a_prompt_with_gaps():
   )
   rounds = result.trace.rounds((0, 0), result.tokens[0, 0])
   assert rounds == [
-      Round(position=1, drafted=[4], accepted=1, next_token=5),
-      Round(position=3, drafted=[2], accepted=1, next_token=6),
-      Round(position=5, drafted=[7, 7], accepted=2, next_token=2),
+      Round(1, [4], 1, 5, p=[1.0], q=[1.0]),
+      Round(3, [2], 1, 6, p=[1.0], q=[1.0]),
+      Round(5, [7, 7], 2, 2, p=[1.0] * 2, q=[1.0] * 2),
   ]
+
+
+def test_chances_are_those_of_the_laws_that_are_sampled():
+  rng = np.random.default_rng(0)
+  tables = rng.normal(size=[2, 2, 7, 7, 7]).astype(np.float32)
+  decoder = toys.TableDecoder(7)
+  result = t5x_specdec.speculative_decode(
+      decoder,
+      decoder,
+      {'table': tables[0]},
+      {'table': tables[1]},
+      np.array([[0], [1]]),
+      gamma=2,
+      max_decode_len=12,
+      eos_id=-1,
+      temperature=np.array([0.0, 0.7]),
+      topk=4,
+      trace=True,
+  )
+  seen = []
+  for row, temperature in enumerate([0.0, 0.7]):
+    text = [0, 0, *result.tokens[row, 0].tolist()]
+    for entry in result.trace.rounds((row, 0), result.tokens[row, 0]):
+      before = text[: entry.position + 2]
+      for token, *chances in zip(entry.drafted, entry.p, entry.q):
+        exact = [
+            toys.exact_law(table[row, before[-2], before[-1]], temperature, 4)
+            for table in tables
+        ]
+        np.testing.assert_allclose(
+            chances, [law[token] for law in exact], rtol=1e-5
+        )
+        before.append(token)
+        seen.append((row, *chances))
+  assert {(p, q) for row, p, q in seen if row == 0} == {(0.0, 1.0), (1.0, 1.0)}
+  assert len({q for row, _, q in seen if row == 1}) > 4
 
 
 def test_trace_changes_nothing_else():

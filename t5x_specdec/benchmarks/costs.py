@@ -62,6 +62,7 @@ def measure(
     method: Method,
     *,
     gammas: Sequence[int],
+    prompt_len: int = 0,
     verification: str = 'block',
     repeats: int = 3,
     tell: Callable[[str], None] = lambda text: None,
@@ -75,9 +76,10 @@ def measure(
       costs where the first has nothing to say, which is the dearer one.
     draft_params: prepared, too.
     inputs: int32[rows, S], 0 at padding; None for decoder-only models.
-    text: int32[rows, used], what decoding these may give.
+    text: int32[rows, used], what decoding these may give, the prompt included.
     method: temperature, top-k, top-p.
     gammas: >= 1, rising; 0 is added.
+    prompt_len: tokens of the text that are read before the first round.
     verification: a key of `acceptance.RULES`.
     repeats: of everything, after a run that compiles.
     tell: called with what is done next.
@@ -89,18 +91,19 @@ def measure(
     draft, draft_params = draft.then, draft_params['then']
   rows, used = text.shape
   width = used + gammas[-1] + 2
-  nothing = text[:, :0]
   padded = np.pad(text, ((0, 0), (1, width - used - 1)))
-  positions = pieces.spread(0, max(used - 1, 1))
+  # The start token and all of the prompt but its last token.
+  prompt = padded[:, :prompt_len]
+  positions = pieces.spread(prompt_len, max(used - 1, prompt_len + 1))
 
   def encode():
     return pieces.encode(
-        target_params, inputs, nothing, decoder=target, rows=rows, max_len=width
+        target_params, inputs, prompt, decoder=target, rows=rows, max_len=width
     )
 
   def encode_draft():
     return pieces.encode_draft(
-        draft_params, inputs, nothing, draft=draft, max_len=width
+        draft_params, inputs, prompt, draft=draft, max_len=width
     )
 
   whole: dict[_Case, Callable[[], Any]] = {

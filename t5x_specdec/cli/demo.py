@@ -59,6 +59,12 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   options.add_calibration(parser)
   # The best of 1 to 5 for this pair on a CPU, see README.
   parser.set_defaults(gamma=2)
+  parser.add_argument(
+      '--trace',
+      action='store_true',
+      help='measure how long the parts of a decode take here, too; with --json '
+      '`report` reads what is printed',
+  )
   group = parser.add_argument_group('input')
   group.add_argument(
       '--text',
@@ -124,12 +130,12 @@ def run(args: argparse.Namespace) -> int:
   else:
     sources = held_out(args.n, args.seed)
   job = argparse.Namespace(
-      **(vars(args) | setup_arguments(args.draft)),
+      **(vars(args) | setup_arguments(args.draft) | {'trace': True}),
       num_decodes=1,
       compare=True,
       # Few sentences, of some 30 ms each: one interruption would show.
       repeats=3,
-      trace=True,
+      times=args.trace,
   )
   console = Console(stderr=args.json, highlight=False)
   pair = setup.load(job)

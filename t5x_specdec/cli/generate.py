@@ -80,8 +80,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   group.add_argument(
       '--trace',
       action='store_true',
-      help="add each round's drafts, how many stood, and the target's own "
-      'token after them to every JSON line',
+      help="add each round's drafts, their probabilities, how many stood, and "
+      "the target's own token after them to every JSON line, and how long the "
+      'parts of a decode take here: what `report` reads',
   )
   return parser
 
@@ -92,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
   text_lines.check_output(args.output, args.input)
   pair = setup.load(args)
   runner.check(pair, args)
-  args.repeats = int(args.compare)  # else compilation would be timed
+  args.times = args.trace
+  # Else compilation would be timed.
+  args.repeats = int(args.compare or args.times)
   predictions: list[dict[str, Any]] = []
   with contextlib.ExitStack() as stack:
     out = _open_output(args, stack)

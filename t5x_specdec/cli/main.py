@@ -20,9 +20,10 @@ from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
 from t5x_specdec.cli import plan
+from t5x_specdec.cli import report
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench, calibrate, plan, ngram)
+_COMMANDS = (generate, demo, report, bench, calibrate, plan, ngram)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,6 +24,7 @@ from t5x_specdec import sampling
 from t5x_specdec import validation
 from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.cli import options as flags
+from t5x_specdec.cli import records
 from t5x_specdec.cli.setup import Setup
 from t5x_specdec.decoding import DecodeResult
 from t5x_specdec.drafts import ModelDraft
@@ -68,6 +69,7 @@ class _Decoder:
     self._decode = decode
     self._repeats = repeats
     self._shapes: set[tuple[int, ...]] = set()
+    self.last_seconds: float | None = None
     self.seconds = 0.0
     self.tokens = 0
     self.first_seconds = 0.0
@@ -85,8 +87,9 @@ class _Decoder:
       timings.append(self._timed(text, options)[1])
     stats = jax.tree.map(lambda x: x[:real], result.stats)
     self.stats.append(stats)
-    if timings:
-      self.seconds += statistics.median(timings)
+    self.last_seconds = statistics.median(timings) if timings else None
+    if self.last_seconds is not None:
+      self.seconds += self.last_seconds
       self.tokens += int(stats.emitted.sum())
     return result
 
@@ -118,7 +121,8 @@ def decode_lines(
   Args:
     pair: target, draft, vocabulary.
     lines: the inputs.
-    args: from `options.add_sampling` and `generate`.
+    args: from `options.add_sampling` and `generate`; with `trace` records hold
+      the rounds, and with `times` also how long the parts and the batch took.
     write: called with each record.
 
   Returns:
@@ -167,18 +171,28 @@ def decode_lines(
   )
   baseline = _Decoder(functools.partial(_alone, target), args.repeats)
   identical = True
+  about = None
+  if args.times:
+    first = next(_batches(pair, lines, args))
+    about = records.of_run(pair, args, as_policy(gamma), first)
   console = Console(stderr=True)
   with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
     task = progress.add_task('decoding', total=len(lines))
     for batch in _batches(pair, lines, args):
       options = _options(batch, args, keys)
       result = ours(batch['text'], batch['real'], **options)
-      for record in _records(pair, lines, batch, result):
-        write(record)
       if args.compare:
         other = baseline(batch['text'], batch['real'], **options)
         same = result.tokens == other.tokens
         identical &= bool(np.all(same[: batch['real']]))
+      for record in records.of_batch(pair, lines, batch, result):
+        if about is not None:
+          record['run'] = about | {
+              'batch': batch['start'] // args.batch_size,
+              'batch_ms': _milliseconds(ours),
+              'batch_alone_ms': _milliseconds(baseline),
+          }
+        write(record)
       progress.advance(task, batch['real'])
 
   chosen = gamma.gamma if isinstance(gamma, Fixed) else args.gamma
@@ -193,6 +207,12 @@ def decode_lines(
     greedy = args.temperature <= sampling.MIN_TEMPERATURE
     summary['identical'] = identical if greedy else None
   return summary
+
+
+def _milliseconds(decoder: _Decoder) -> float | None:
+  """How long the last batch took, None where it was not timed."""
+  seconds = decoder.last_seconds
+  return None if seconds is None else 1e3 * seconds
 
 
 def draft_cost(
@@ -303,42 +323,6 @@ def _encode(pair: Setup, line: str, number: int) -> list[int]:
         f'{max(ids)}, but the models score only {size} ids'
     )
   return ids
-
-
-def _records(
-    pair: Setup,
-    lines: list[str],
-    batch: dict[str, Any],
-    result: DecodeResult,
-) -> Iterator[dict[str, Any]]:
-  """One record per line: prediction, scores, statistics."""
-  for i in range(batch['real']):
-    number = batch['start'] + i
-    texts = [pair.vocabulary.decode(row) for row in result.tokens[i]]
-    stats = jax.tree.map(lambda x, i=i: x[i], result.stats)
-    single = len(texts) == 1
-    # JSON has no NaN, which a target that overflows scores.
-    scores = [
-        float(score) if np.isfinite(score) else None
-        for score in result.scores[i]
-    ]
-    record = {
-        'line': number + 1,
-        'input': lines[number],
-        'truncated': batch['truncated'][i],
-        'prediction': texts[0] if single else texts,
-        'aux': {'scores': scores[0] if single else scores, **stats.summary()},
-    }
-    if result.trace is not None:
-      traces = [
-          [
-              entry._asdict()
-              for entry in result.trace.rounds((i, d), result.tokens[i, d])
-          ]
-          for d in range(len(texts))
-      ]
-      record['trace'] = traces[0] if single else traces
-    yield record
 
 
 def number(value: float | None, form: str = '.2f') -> str:
