@@ -221,6 +221,7 @@ def test_json_without_output_carries_the_predictions(folder, capsys):
     assert record['aux']['scores'] == sorted(record['aux']['scores'])
 
 
+@pytest.mark.slow
 def test_traced_lines_hold_their_rounds_and_make_a_report(
     folder, capsys, tmp_path
 ):
