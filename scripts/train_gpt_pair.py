@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-r"""Trains a small GPT-like pair on English text: a target and a 16x smaller draft.
+r"""Trains a GPT-like pair on English text: a target and a 16x smaller draft.
 
   apt-get download bible-kjv bible-kjv-text
   for deb in bible-kjv*.deb; do dpkg-deb -x $deb bible; done
@@ -17,6 +17,7 @@ the embedding counted. An interrupted run is gone on with.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 
@@ -34,43 +35,39 @@ from t5x_specdec.vocabulary import Vocabulary
 
 _HELD_OUT = 50
 _PIECES = 2048
-_CONFIGS = {
-    name: parameters.T5Config(
-        vocab_size=_PIECES,
-        num_encoder_layers=0,
-        mlp_activations=('gelu', 'linear'),
-        logits_via_embedding=True,
-        **shape,
-    )
-    for name, shape in {
-        'target': {
-            'emb_dim': 256,
-            'num_heads': 4,
-            'head_dim': 64,
-            'num_decoder_layers': 4,
-            'mlp_dim': 512,
-        },
-        'draft': {
-            'emb_dim': 64,
-            'num_heads': 2,
-            'head_dim': 32,
-            'num_decoder_layers': 1,
-            'mlp_dim': 256,
-        },
-    }.items()
-}
+_TARGET = parameters.T5Config(
+    vocab_size=_PIECES,
+    emb_dim=256,
+    num_heads=4,
+    num_encoder_layers=0,
+    num_decoder_layers=4,
+    head_dim=64,
+    mlp_dim=512,
+    mlp_activations=('gelu', 'linear'),
+    logits_via_embedding=True,
+)
+_DRAFT = dataclasses.replace(
+    _TARGET,
+    emb_dim=64,
+    num_heads=2,
+    num_decoder_layers=1,
+    head_dim=32,
+    mlp_dim=256,
+)
+_CONFIGS = {'target': _TARGET, 'draft': _DRAFT}
 
 
-def _encoded(args: argparse.Namespace) -> list[tuple[list[int], list[int]]]:
-  """Nothing and the ids of each passage, EOS last; learns the vocabulary."""
+def _passages(args: argparse.Namespace) -> dict[str, list[int]]:
+  """Ids of each passage, EOS last, by its text; learns the vocabulary."""
   texts = list(dict.fromkeys(filter(None, lines.read(args.text, '--text'))))
   path = args.work / 'vocabulary.model'
   if not path.exists():
     vocabulary.learn([(text,) for text in texts], path, _PIECES)
-  passages = [
-      [*ids, vocabulary.EOS_ID] for ids in vocabulary.load(path).encode(texts)
-  ]
-  return [([], ids) for ids in passages if len(ids) <= sizes.CONTEXT]
+  passages = {
+      text: [*ids, vocabulary.EOS_ID]
+      for text, ids in zip(texts, vocabulary.load(path).encode(texts))
+  }
+  return {k: ids for k, ids in passages.items() if len(ids) <= sizes.CONTEXT}
 
 
 def main() -> None:
@@ -98,25 +95,28 @@ def main() -> None:
   args.work.mkdir(parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', str(args.work / 'cache'))
 
-  encoded = _encoded(args)
+  passages = _passages(args)
+  held_out = list(passages)[::_HELD_OUT]
+  # A held-out text stands where the demo pair has its English and German.
+  (args.work / 'test.tsv').write_text(''.join(f'{x}\n' for x in held_out))
   splits = {
-      'train': [x for i, x in enumerate(encoded) if i % _HELD_OUT],
-      'dev': encoded[::_HELD_OUT],
+      'train': [passages[x] for i, x in enumerate(passages) if i % _HELD_OUT],
+      'dev': [passages[x] for x in held_out],
   }
-  counts = {
-      f'{name} {what}': total
-      for name, texts in splits.items()
-      for what, total in (
-          ('passages', len(texts)),
-          ('tokens', sum(len(ids) for _, ids in texts)),
-      )
-  }
+  counts: dict[str, float] = {}
+  for name, texts in splits.items():
+    counts[f'{name} passages'] = len(texts)
+    counts[f'{name} tokens'] = sum(map(len, texts))
   for name, minutes in zip(_CONFIGS, args.minutes):
     counts[f'{name} parameters'] = sizes.count(_CONFIGS[name])
     recipe = train.Recipe(minutes=minutes, word_dropout=0.0)
     trainer = train.Trainer(_CONFIGS[name], recipe, args.work / name)
     trainer.run(*(
-        batches.Batches(texts, tokens=args.batch_tokens, seed=recipe.seed)
+        batches.Batches(
+            [([], ids) for ids in texts],
+            tokens=args.batch_tokens,
+            seed=recipe.seed,
+        )
         for texts in splits.values()
     ))
     counts[f'{name} steps'] = trainer.step
@@ -125,9 +125,7 @@ def main() -> None:
   print(json.dumps(counts, indent=2))
 
   words = Vocabulary(args.work / 'vocabulary.model')
-  draft, params = ngram.count(
-      [ids for _, ids in splits['train']], words.size, 2
-  )
+  draft, params = ngram.count(splits['train'], words.size, 2)
   ngram.save(
       args.work / 'bigrams.npz', ngram.Table(draft, params, words.fingerprint)
   )
@@ -137,7 +135,7 @@ def main() -> None:
       {name: name for name in _CONFIGS},
       'best',
       'float32',
-      ('vocabulary.model', 'bigrams.npz'),
+      ('vocabulary.model', 'bigrams.npz', 'test.tsv'),
   )
 
 

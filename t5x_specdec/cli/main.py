@@ -18,9 +18,10 @@ from t5x_specdec.cli import bench
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
+from t5x_specdec.cli import tables
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench, ngram)
+_COMMANDS = (generate, demo, bench, ngram, tables)
 
 
 def parser() -> argparse.ArgumentParser:
