@@ -77,11 +77,13 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   if args.tokens < 1:
     raise ValueError(f'--tokens must be >= 1, got {args.tokens}')
+  if args.gpt_pair is not None and args.only not in (None, 3):
+    raise ValueError(f'--gpt_pair is for Table 3, not Table {args.only}')
   found = runs.read(args.runs)
-  pairs = {acceptance.DEMO: measure.read(DEMO_PAIR)}
+  pairs = {}
+  if args.only in (None, 3, 5):
+    pairs[acceptance.DEMO] = measure.read(DEMO_PAIR)
   if args.gpt_pair is not None:
-    if args.only not in (None, 3):
-      raise ValueError(f'--gpt_pair is for Table 3, not Table {args.only}')
     pairs[acceptance.GPT] = measure.read(args.gpt_pair)
   drawn = figures.draw(args.figures, found) if args.figures else []
   measured = _Measured(pairs, args.tokens)

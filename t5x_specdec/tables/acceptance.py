@@ -12,7 +12,7 @@ from t5x_specdec.tables.measure import Agreement
 from t5x_specdec.tables.measure import DRAFTS
 from t5x_specdec.tables.measure import Estimate
 
-DEMO = 'demo pair (help texts, EnDe)'
+DEMO = 'demo pair (EnDe help)'
 GPT = 'GPT-like pair'
 # Whose rows of the paper stand beside ours, and its draft nearest to ours.
 _BESIDE = {

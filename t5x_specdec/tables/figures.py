@@ -20,6 +20,7 @@ _KINDS = {
 _SETTINGS = {
     'svg.fonttype': 'none',  # text stays text
     'svg.hashsalt': 't5x_specdec',  # the same bytes each time
+    'path.simplify': False,  # every number that was computed
     'font.size': 9,
 }
 

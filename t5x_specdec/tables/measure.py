@@ -148,7 +148,8 @@ def agreement(folder: Folder, temperature: float, tokens: int) -> Agreement:
         rng=jax.random.key(batch),
         verification='token',
     )
-    text = result.tokens[:, 0]
+    stats.append(jax.tree.map(lambda x: np.asarray(x)[:, 0], result.stats))
+    starts = np.count_nonzero(prompts, axis=1)
     overlaps.append(
         _overlaps(
             target.decoder,
@@ -156,12 +157,11 @@ def agreement(folder: Folder, temperature: float, tokens: int) -> Agreement:
             target.params,
             params,
             inputs,
-            text,
-            jnp.asarray(prompts),
+            result.tokens[:, 0],
+            (starts, starts + stats[-1].emitted),
             method,
         )
     )
-    stats.append(jax.tree.map(lambda x: np.asarray(x)[:, 0], result.stats))
     count += int(stats[-1].emitted.sum())
   counted = jax.tree.map(lambda *parts: np.concatenate(parts), *stats)
   summed = jax.tree.map(lambda *parts: np.concatenate(parts), *overlaps)
@@ -205,7 +205,7 @@ def _overlaps(
     params: Mapping[str, PyTree],
     inputs: jax.Array | None,
     text: jax.Array,
-    prompts: jax.Array,
+    ends: tuple[jax.Array, jax.Array],
     method: sampling.Method,
 ) -> dict[str, jax.Array]:
   """Sums of min(p / l, q) along each text.
@@ -216,17 +216,17 @@ def _overlaps(
     target_params: prepared.
     params: of the drafts, by name, prepared.
     inputs: int32[rows, S] or None.
-    text: int32[rows, L], zeros after EOS.
-    prompts: int32[rows, P], what was forced of it, which does not count.
+    text: int32[rows, L].
+    ends: int32[rows] each, where what counts of it starts, and where it ends.
     method: one temperature for all rows.
 
   Returns:
     By draft float32[rows, leniences].
   """
   before = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
-  counts = text > 0
-  forced = prompts.shape[1]
-  counts = counts.at[:, :forced].set(counts[:, :forced] & (prompts == 0))
+  start, end = (place[:, None] for place in ends)
+  position = jnp.arange(text.shape[1])
+  counts = (position >= start) & (position < end)
   logits = target.logits(target_params, inputs, before)
   result = {}
   for name, draft in drafts:

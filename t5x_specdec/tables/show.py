@@ -24,10 +24,10 @@ _NAMES = {
     'measured': 'Emp',
     't0': 'T=0',
     't1': 'T=1',
-    '1': 'l = 1',
-    '0.5': 'l = .5',
-    '0.3': 'l = .3',
-    '0.1': 'l = .1',
+    '1': 'l=1',
+    '0.5': 'l=.5',
+    '0.3': 'l=.3',
+    '0.1': 'l=.1',
 }
 _FACTORS = ('operations', 'speed', 'measured', 'expected')
 
@@ -43,7 +43,7 @@ def show(table: dict[str, Any], console: Console) -> None:
   console.print(f'Table {table["table"]}: {table["title"]}', soft_wrap=True)
   printed = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
   for name in of:
-    printed.add_column(_NAMES.get(name, name))
+    printed.add_column(_NAMES.get(name, name), no_wrap=True)
   for name in figures:
     for whose in ('paper', 'ours'):
       title = f'{_NAMES.get(name, name)}\n{whose}'
@@ -51,7 +51,8 @@ def show(table: dict[str, Any], console: Console) -> None:
   for row in table['rows']:
     cells = ['' if row[name] is None else str(row[name]) for name in of]
     for name in figures:
-      cells += [_cell(row[whose], name) for whose in ('paper', 'ours')]
+      for whose in ('paper', 'ours'):
+        cells.append(_cell(row[whose], name, interval=len(figures) < 4))
     printed.add_row(*cells)
   console.print(printed)
   for line in notes(table):
@@ -59,14 +60,14 @@ def show(table: dict[str, Any], console: Console) -> None:
   console.print()
 
 
-def _cell(side: dict[str, Any] | None, name: str) -> str:
-  """A figure, half its interval's width beside it where it has one."""
+def _cell(side: dict[str, Any] | None, name: str, *, interval: bool) -> str:
+  """A figure, half its interval's width beside it where there is room."""
   value = (side or {}).get(name)
   if value is None:
     return '-'
   if isinstance(value, dict):
     half = (value['high'] - value['low']) / 2
-    return f'{value["alpha"]:.3f} ±{half:.3f}'
+    return f'{value["alpha"]:.3f}' + (f' ±{half:.3f}' if interval else '')
   if isinstance(value, int):
     return str(value)
   return f'{value:.2f}' + ('x' if name in _FACTORS else '')
