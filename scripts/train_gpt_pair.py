@@ -70,7 +70,7 @@ def _passages(args: argparse.Namespace) -> dict[str, list[int]]:
   return {k: ids for k, ids in passages.items() if len(ids) <= sizes.CONTEXT}
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -84,14 +84,48 @@ def main() -> None:
       '--minutes',
       type=float,
       nargs=2,
-      default=(20.0, 8.0),
+      default=(28.0, 10.0),
       metavar=('TARGET', 'DRAFT'),
       help='wall time to train each of them',
   )
   parser.add_argument(
-      '--batch_tokens', type=int, default=768, help='slots of a batch'
+      '--steps',
+      type=int,
+      nargs=2,
+      default=(0, 0),
+      metavar=('TARGET', 'DRAFT'),
+      help='steps instead, which give the same weights each time; 0: minutes',
   )
-  args = parser.parse_args()
+  parser.add_argument(
+      '--batch_tokens', type=int, default=512, help='slots of a batch'
+  )
+  return parser
+
+
+def _train(
+    args: argparse.Namespace, splits: dict[str, list[list[int]]]
+) -> dict[str, float]:
+  """Trains both models and says how it went."""
+  counts = {}
+  for name, minutes, steps in zip(_CONFIGS, args.minutes, args.steps):
+    recipe = train.Recipe(minutes=minutes, steps=steps, word_dropout=0.0)
+    trainer = train.Trainer(_CONFIGS[name], recipe, args.work / name)
+    trainer.run(*(
+        batches.Batches(
+            [([], ids) for ids in texts],
+            tokens=args.batch_tokens,
+            seed=recipe.seed,
+        )
+        for texts in splits.values()
+    ))
+    counts[f'{name} parameters'] = sizes.count(_CONFIGS[name])
+    counts[f'{name} steps'] = trainer.step
+    counts[f'{name} dev loss'] = float(trainer.best)
+  return counts
+
+
+def main() -> None:
+  args = _parser().parse_args()
   args.work.mkdir(parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', str(args.work / 'cache'))
 
@@ -107,20 +141,7 @@ def main() -> None:
   for name, texts in splits.items():
     counts[f'{name} passages'] = len(texts)
     counts[f'{name} tokens'] = sum(map(len, texts))
-  for name, minutes in zip(_CONFIGS, args.minutes):
-    counts[f'{name} parameters'] = sizes.count(_CONFIGS[name])
-    recipe = train.Recipe(minutes=minutes, word_dropout=0.0)
-    trainer = train.Trainer(_CONFIGS[name], recipe, args.work / name)
-    trainer.run(*(
-        batches.Batches(
-            [([], ids) for ids in texts],
-            tokens=args.batch_tokens,
-            seed=recipe.seed,
-        )
-        for texts in splits.values()
-    ))
-    counts[f'{name} steps'] = trainer.step
-    counts[f'{name} dev loss'] = float(trainer.best)
+  counts |= _train(args, splits)
   (args.work / 'counts.json').write_text(json.dumps(counts, indent=2) + '\n')
   print(json.dumps(counts, indent=2))
 
