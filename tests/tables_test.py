@@ -139,6 +139,7 @@ def test_runs_stand_beside_the_paper(capsys, files):
       'expected': 2.3,
       'measured': 2.0,
       'with_costs': None,
+      'against_alone': 1.5,
   }
   # Another pair has nothing of the paper beside it.
   assert two['paper'] is None and four['paper'] is None

@@ -157,7 +157,8 @@ def table_4(runs: Sequence[Run]) -> dict[str, Any]:
   for row, ours in _paired(runs):
     printed = row and {name: getattr(row, name) for name in figures}
     if ours is not None:
-      found = {name: ours[name] for name in (*figures, 'with_costs')}
+      more = ('with_costs', 'against_alone')
+      found = {name: ours[name] for name in (*figures, *more)}
     else:
       assert row is not None
       expected = _expected(row.alpha, row.gamma, row.c)

@@ -78,10 +78,10 @@ def notes(table: dict[str, Any]) -> list[str]:
   lines = [f'What differs: {table["differs"]}.']
   for row in table['rows']:
     ours = row['ours'] or {}
-    if table['table'] == 2 and ours and ours['measured'] is None:
+    if row.get('run') and ours['measured'] is None:
       lines.append(
-          f'{row["run"]}: T5X was not timed; against our own loop without a '
-          f'draft {ours["against_alone"]:.2f}x'
+          f'{row["run"]}, gamma {ours["gamma"]}: T5X was not timed; over our '
+          f'own loop without a draft {ours["against_alone"]:.2f}x'
       )
     if table['table'] == 4 and ours.get('with_costs') is not None:
       lines.append(
