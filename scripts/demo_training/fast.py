@@ -14,10 +14,12 @@ import jax.numpy as jnp
 
 from t5x_specdec import network
 
+OPERANDS = jnp.bfloat16
+
 
 def _dot(x: jax.Array, y: jax.Array, contract: tuple[int, int]) -> jax.Array:
   dims = (((contract[0],), (contract[1],)), ((), ()))
-  x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
+  x, y = x.astype(OPERANDS), y.astype(OPERANDS)
   return lax.dot_general(x, y, dims, preferred_element_type=jnp.float32)
 
 
@@ -39,7 +41,7 @@ def _forward(x, kernel):
 def _backward(saved, grad):
   x, kernel = saved
   # The barrier keeps XLA from folding the transposition back into the product.
-  turned = lax.optimization_barrier(x.astype(jnp.bfloat16).T)
+  turned = lax.optimization_barrier(x.astype(OPERANDS).T)
   return _dot(grad, kernel, (1, 1)), _dot(turned, grad, (1, 0))
 
 
