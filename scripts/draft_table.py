@@ -22,11 +22,11 @@ import re
 
 from demo_training import data
 from demo_training import drafting
-from demo_training import resampling
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_specdec import resampling
 from t5x_specdec import speculative_decode
 from t5x_specdec.cli import demo
 from t5x_specdec.drafts import kinds

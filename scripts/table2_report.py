@@ -6,29 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
 
 from t5x_specdec import theory
-
-# By task, draft and temperature: gamma, alpha, Emp and Exp of Table 2.
-_PAPER = {
-    ('ende', 'small', 0): (7, 0.75, 3.4, 3.2),
-    ('ende', 'base', 0): (7, 0.80, 2.8, 3.3),
-    ('ende', 'large', 0): (7, 0.82, 1.7, 2.5),
-    ('ende', 'small', 1): (7, 0.62, 2.6, 2.3),
-    ('ende', 'base', 1): (5, 0.68, 2.4, 2.4),
-    ('ende', 'large', 1): (3, 0.71, 1.4, 2.0),
-    ('cnndm', 'small', 0): (5, 0.65, 3.1, 2.4),
-    ('cnndm', 'base', 0): (5, 0.73, 3.0, 2.6),
-    ('cnndm', 'large', 0): (3, 0.74, 2.2, 2.0),
-    ('cnndm', 'small', 1): (5, 0.53, 2.3, 1.9),
-    ('cnndm', 'base', 1): (3, 0.55, 2.2, 1.8),
-    ('cnndm', 'large', 1): (3, 0.56, 1.7, 1.6),
-}
-_PAPER_C = {'small': 0.02, 'base': 0.04, 'large': 0.11}
+from t5x_specdec.tables import paper as printed
 
 
 def paper(files: Iterable[str]) -> dict[str, Any] | None:
@@ -43,18 +26,16 @@ def paper(files: Iterable[str]) -> dict[str, Any] | None:
   """
   for file in files:
     name = pathlib.Path(file).stem
-    found = re.fullmatch(r'([a-z]+)_([a-z]+)_t([01])(_public)?', name)
-    key = found and (found[1], found[2], int(found[3]))
-    if key in _PAPER:
-      gamma, alpha, measured, expected = _PAPER[key]
-      return {
-          'row': name,
-          'gamma': gamma,
-          'alpha': alpha,
-          'c': _PAPER_C[key[1]],
-          'expected': expected,
-          'measured': measured,
-      }
+    for row in printed.TABLE_2:
+      if name.removesuffix('_public') == row.name:
+        return {
+            'row': name,
+            'gamma': row.gamma,
+            'alpha': row.alpha,
+            'c': row.c,
+            'expected': row.expected,
+            'measured': row.measured,
+        }
   return None
 
 

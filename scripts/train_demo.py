@@ -128,6 +128,7 @@ def run_export(args: argparse.Namespace) -> None:
       {model: sources[model] for model in args.models},
       args.which,
       args.export_dtype,
+      ('vocabulary.model', 'bigrams.npz', 'test.tsv'),
   )
 
 

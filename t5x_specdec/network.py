@@ -267,10 +267,14 @@ class T5:
     tables = [owner['relpos_bias']['rel_embedding'] for owner in owners]
     return tuple(t.astype(self.config.dtype)[:, buckets] for t in tables)
 
+  def _dense(self, layer: PyTree, x: jax.Array, dtype=None) -> jax.Array:
+    """Every product with a layer's matrix; training puts its own here."""
+    return preparation.dense(layer, x, dtype)
+
   def _heads(self, params: PyTree, x: jax.Array) -> jax.Array:
     """Projects to dtype[batch, heads, length, head_dim]."""
     cfg = self.config
-    y = preparation.dense(params, x)
+    y = self._dense(params, x)
     y = y.reshape(*x.shape[:-1], cfg.num_heads, cfg.head_dim)
     return y.transpose(0, 2, 1, 3)
 
@@ -313,7 +317,7 @@ class T5:
         dtype=cfg.dtype,
         float32_logits=cfg.float32_attention_logits,
     )
-    return preparation.dense(params, y)
+    return self._dense(params, y)
 
   def _mlp(self, layer: PyTree, x: jax.Array) -> jax.Array:
     """Feed-forward block with its norm, gated where several activations."""
@@ -321,14 +325,14 @@ class T5:
     y = layers.rms_norm(layer['pre_mlp_layer_norm'], x, cfg.dtype)
     mlp = layer['mlp']
     parts = [
-        layers.activation(activation, preparation.dense(mlp[name], y))
+        layers.activation(activation, self._dense(mlp[name], y))
         for name, activation in mlp_inputs(cfg)
     ]
-    return preparation.dense(mlp['wo'], functools.reduce(operator.mul, parts))
+    return self._dense(mlp['wo'], functools.reduce(operator.mul, parts))
 
   def _logits(self, params: PyTree, x: jax.Array) -> jax.Array:
     """float32 logits; a bfloat16 matrix is read as such, summed in float32."""
     cfg = self.config
     layer = preparation.logits_layer(params, cfg)
-    y = preparation.dense(layer, x, jnp.float32)
+    y = self._dense(layer, x, jnp.float32)
     return y * cfg.emb_dim**-0.5 if cfg.logits_via_embedding else y

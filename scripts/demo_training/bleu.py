@@ -5,7 +5,7 @@
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from demo_training import resampling
+from t5x_specdec import resampling
 
 COUNTS = 10
 

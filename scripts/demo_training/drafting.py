@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 
 from demo_training import data
-from demo_training import resampling
 from demo_training.translate import Source
 from demo_training.translate import translate
+from t5x_specdec import resampling
 from t5x_specdec.pair import DEMO_PAIR
 from t5x_specdec.pair import Model
 from t5x_specdec.vocabulary import Vocabulary

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the pair as T5X checkpoints, beside vocabulary, bigrams, test set."""
 
+from collections.abc import Sequence
 import pathlib
 import shutil
 
@@ -15,6 +16,7 @@ def export(
     sources: dict[str, str],
     which: str,
     dtype: str,
+    beside: Sequence[str],
 ) -> None:
   """Writes `out`/{target,draft}/checkpoint_<step>, and what stands beside them.
 
@@ -26,6 +28,7 @@ def export(
     sources: folder below `work` of each model's training, by model.
     which: 'best' on dev, or 'latest'.
     dtype: 'bfloat16' or 'float32'.
+    beside: names of what else of `work` is copied there.
   """
   for model, folder in sources.items():
     params, step = states.load_params(work / folder / f'{which}.npz')
@@ -39,5 +42,5 @@ def export(
       if old != pathlib.Path(written):
         shutil.rmtree(old)
     print(f'{model}: {written}')
-  for name in ('vocabulary.model', 'bigrams.npz', 'test.tsv'):
+  for name in beside:
     shutil.copyfile(work / name, out / name)

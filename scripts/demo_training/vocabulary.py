@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One SentencePiece vocabulary for both languages, with T5's special ids."""
 
+from collections.abc import Sequence
 import io
 import pathlib
 
@@ -14,7 +15,9 @@ EOS_ID = 1
 UNK_ID = 2
 
 
-def learn(pairs: list[data.Pair], path: pathlib.Path, size: int) -> None:
+def learn(
+    pairs: Sequence[tuple[str, ...]], path: pathlib.Path, size: int
+) -> None:
   """Learns a unigram vocabulary from both sides of `pairs`.
 
   Every character of the training text gets a piece (the default coverage drops
@@ -22,7 +25,7 @@ def learn(pairs: list[data.Pair], path: pathlib.Path, size: int) -> None:
   writes can equal the reference.
 
   Args:
-    pairs: the training pairs.
+    pairs: the training pairs; or texts, each a tuple of one.
     path: where to write the model.
     size: how many pieces.
   """

@@ -21,9 +21,10 @@ from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
 from t5x_specdec.cli import plan
 from t5x_specdec.cli import report
+from t5x_specdec.cli import tables
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, report, bench, calibrate, plan, ngram)
+_COMMANDS = (generate, demo, report, bench, calibrate, plan, tables, ngram)
 
 
 def parser() -> argparse.ArgumentParser:
