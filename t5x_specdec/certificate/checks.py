@@ -47,7 +47,11 @@ class Check:
 
 
 def greedy(
-    subject: Subject, ours: np.ndarray, alone: np.ndarray, setting: str
+    subject: Subject,
+    ours: np.ndarray,
+    alone: np.ndarray,
+    decodes: int,
+    setting: str,
 ) -> Iterator[Check]:
   """Token equality at temperature 0, and each token the target's best.
 
@@ -56,8 +60,9 @@ def greedy(
 
   Args:
     subject: the pair.
-    ours: int32[inputs, length], speculative.
-    alone: int32[inputs, length], the target's.
+    ours: int32[inputs * decodes, length], speculative.
+    alone: int32[inputs * decodes, length], the target's.
+    decodes: of each input.
     setting: for the report.
 
   Yields:
@@ -68,7 +73,7 @@ def greedy(
   generated = subject.generated(ours)
   margins, worst, worst_at = [], 0.0, None
   start = 0
-  for logits in subject.logits(ours, 1):
+  for logits in subject.logits(ours, decodes):
     rows = np.arange(start, start + len(logits))
     allowed = reference.tolerance(logits, subject.dtype)
     own = np.take_along_axis(logits, ours[rows][..., None], axis=-1)[..., 0]
@@ -78,13 +83,13 @@ def greedy(
     if gap.max() > worst:
       worst = float(gap.max())
       i, t = np.unravel_index(np.argmax(gap), gap.shape)
-      worst_at = int(rows[i]), int(t)
+      worst_at = int(rows[i]) // decodes, int(t)
     for i, row in enumerate(rows):
       if differs[row].any():
         at = i, first[row]
         other = logits[(*at, alone[row, first[row]])]
         margins.append({
-            'input': int(row),
+            'input': int(row) // decodes,
             'position': int(first[row]),
             'margin': float(abs(own[at] - other)),
             'tie': bool(abs(own[at] - other) <= allowed[at]),
@@ -106,7 +111,8 @@ def greedy(
       fault,
       holds=not faults,
       details={
-          'inputs': len(ours),
+          'inputs': len(ours) // decodes,
+          'texts': len(ours),
           'identical': int(np.sum(~differs.any(1))),
           'first_differences': margins,
       },

@@ -24,8 +24,8 @@ from t5x_specdec.testing import toys
 # model's dtype: what two orders of it differ by is a few of these.
 _EPSILON = {'float32': 2.0**-23, 'bfloat16': 2.0**-8}
 _ROUNDINGS = 8
-# Rows whose float64 laws are in memory at a time.
-_CHUNK = 16
+# Float64 laws in memory at a time, in numbers.
+_CHUNK = 2**22
 
 
 class Setting(NamedTuple):
@@ -140,8 +140,9 @@ def place(
     The positions.
   """
   parts = []
-  for start in range(0, len(texts), _CHUNK):
-    rows = slice(start, start + _CHUNK)
+  step = max(_CHUNK // logits[0].size, 1)
+  for start in range(0, len(texts), step):
+    rows = slice(start, start + step)
     chosen = generated[rows]
     row, position = np.nonzero(chosen)
     parts.append(

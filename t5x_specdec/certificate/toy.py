@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from t5x_specdec import parameters
+from t5x_specdec.block_decoder import BlockDecoder
 from t5x_specdec.certificate import reference
 from t5x_specdec.certificate import statistics
 from t5x_specdec.certificate.checks import Check
@@ -32,6 +33,8 @@ _CONFIG = T5Config(
     mlp_activations=('gelu', 'linear'),
 )
 _LENGTH = 5
+# Standard deviation of logits: neither is one text certain nor are all alike.
+_SPREAD = 1.5
 
 
 def _params(seed: int) -> PyTree:
@@ -40,7 +43,7 @@ def _params(seed: int) -> PyTree:
       parameters.init_params(_CONFIG, jax.random.key(seed))
   )
   # With T5's own initializers the last token alone would decide.
-  gains = {'out': 2.0, 'wo': 2.0, 'logits_dense': 1.5}
+  gains = {'out': 2.0, 'wo': 2.0}
   return parameters.unflatten({
       path: np.asarray(leaf) * np.float32(gains.get(path[-2], 1.0))
       for path, leaf in flat.items()
@@ -65,6 +68,9 @@ def make(inputs: int, seed: int) -> Subject:
   rng = np.random.default_rng([seed, 0])
   text = rng.integers(2, _CONFIG.vocab_size, [inputs, 4], dtype=np.int32)
   decoder = T5(_CONFIG)
+  for params in (target, draft):
+    spread = float(np.std(_next_logits(decoder, params, text[:1])))
+    params['decoder']['logits_dense']['kernel'] *= np.float32(_SPREAD / spread)
   return Subject(
       name='toy',
       target=decoder,
@@ -78,23 +84,28 @@ def make(inputs: int, seed: int) -> Subject:
   )
 
 
-def _next_logits(subject: Subject) -> np.ndarray:
-  """The target's logits after every text there is.
+def _next_logits(
+    decoder: BlockDecoder, params: PyTree, inputs: np.ndarray
+) -> np.ndarray:
+  """A model's logits after every text there is.
+
+  Args:
+    decoder: the model.
+    params: its parameters.
+    inputs: int32[inputs, S].
 
   Returns:
-    float32[inputs, vocab, ..., vocab, length, vocab], an axis per token but
-    the last.
+    float32[inputs, texts, length, vocab], of all texts but for their last
+    token, in lexical order.
   """
-  vocab = subject.target.vocab_size
+  vocab = decoder.vocab_size
   texts = np.array(
       list(itertools.product(range(vocab), repeat=_LENGTH - 1)), np.int32
   )
   texts = np.pad(texts, ((0, 0), (0, 1)))
   found = [
-      reference.text_logits(
-          subject.target, subject.target_params, row[None], texts
-      )
-      for row in subject.text
+      reference.text_logits(decoder, params, row[None], texts)
+      for row in inputs
   ]
   return np.stack([np.asarray(logits) for logits in found])
 
@@ -113,7 +124,9 @@ def laws(
   """
   vocab = subject.target.vocab_size
   found = []
-  for logits in _next_logits(subject):
+  for logits in _next_logits(
+      subject.target, subject.target_params, subject.text
+  ):
     steps = toys.exact_law(logits, **setting._asdict())
     outputs: dict[tuple[int, ...], float] = {}
     for index, text in enumerate(

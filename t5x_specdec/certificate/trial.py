@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 import dataclasses
+import itertools
 import math
 from typing import Any
 
 from t5x_specdec.certificate import checks
 from t5x_specdec.certificate import toy
 from t5x_specdec.certificate.checks import Check
+from t5x_specdec.certificate.reference import Positions
 from t5x_specdec.certificate.reference import Setting
 from t5x_specdec.certificate.statistics import POWER
 from t5x_specdec.certificate.subject import Subject
@@ -22,9 +24,10 @@ GREEDY = Setting(0.0)
 RULES = ('token', 'block')
 # Probability that any check of a right decoder fails, all together.
 FALSE_ALARM = 1e-3
-# Drafts per round of the toy: texts of 5 tokens see up to 3 and 2 rounds.
-_TOY_GAMMAS = (1, 3)
-_TOY_INPUTS = 3
+# Rule and drafts per round of the toy, whose texts of 5 tokens see 2 rounds at
+# least; at 1 draft the rules are one.
+TOY_RUNS = ((1, 'token'), (3, 'token'), (3, 'block'))
+_TOY_INPUTS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,54 +115,60 @@ class Certificate:
     }
 
 
-def _runs(
-    settings: tuple[Setting, ...], gammas: tuple[int, ...]
-) -> Iterator[tuple[int, Setting, int, str]]:
-  """Number, setting, gamma and rule of each sampled run."""
-  run = 0
-  for gamma in gammas:
-    for rule in RULES:
-      for setting in settings:
-        run += 1
-        yield run, setting, gamma, rule
+def _greedy(
+    subject: Subject, gamma: int, rule: str, decodes: int
+) -> Iterator[Check]:
+  """All checks at temperature 0, where both rules are one.
 
-
-def _greedy(subject: Subject, gamma: int) -> Iterator[Check]:
-  """All checks at temperature 0, where both rules are one."""
+  Decodes of one input are copies then; there are as many as in the sampled
+  runs, which are compiled with this one.
+  """
   label = f'T=0 gamma={gamma}'
-  ours = subject.decode(GREEDY, gamma=gamma)
-  alone = subject.decode(GREEDY, gamma=0)
-  yield from checks.greedy(subject, ours, alone, label)
+  ours = subject.decode(GREEDY, gamma=gamma, rule=rule, decodes=decodes)
+  alone = subject.decode(GREEDY, gamma=0, decodes=decodes)
+  yield from checks.greedy(subject, ours, alone, decodes, label)
   yield checks.endings(subject, ours, label)
   yield checks.endings(subject, alone, 'T=0 target alone')
 
 
-def try_toy(seed: int, decodes: int = 20_000) -> Iterator[Check]:
+def try_toy(
+    seed: int,
+    decodes: int = 800,
+    runs: tuple[tuple[int, str], ...] = TOY_RUNS,
+) -> Iterator[Check]:
   """Checks a random pair, whose joint law is known.
 
   Args:
     seed: of the pair and of all draws.
     decodes: samples of each input and setting.
+    runs: drafts per round and rule; the last is tried at temperature 0 too.
 
   Yields:
     The checks.
   """
-  few = toy.make(_TOY_INPUTS, seed)
-  many = toy.make(64, seed)
-  for gamma in _TOY_GAMMAS:
-    yield from _greedy(many, gamma)
-  laws = {setting: toy.laws(few, setting) for setting in SETTINGS}
-  for run, setting, gamma, rule in _runs(SETTINGS, _TOY_GAMMAS):
+  subject = toy.make(_TOY_INPUTS, seed)
+  yield from _greedy(subject, *runs[-1], decodes)
+  laws = {setting: toy.laws(subject, setting) for setting in SETTINGS}
+  run = 0
+  for (gamma, rule), setting in itertools.product(runs, SETTINGS):
+    run += 1
     label = f'{setting} gamma={gamma} {rule}'
-    tokens = few.decode(
+    tokens = subject.decode(
         setting, gamma=gamma, rule=rule, decodes=decodes, run=run
     )
-    yield checks.endings(few, tokens, label)
-    yield toy.joint_law(few, tokens, laws[setting], label)
-    places = few.places(tokens, decodes, setting, run)
-    yield checks.support(few, places, label)
-    yield from checks.law(few, places, label)
-    yield from checks.independence(few, places, gamma, label)
+    yield checks.endings(subject, tokens, label)
+    yield toy.joint_law(subject, tokens, laws[setting], label)
+    places = subject.places(tokens, decodes, setting, run)
+    yield from _sampled(subject, places, gamma, label)
+
+
+def _sampled(
+    subject: Subject, places: Positions, gamma: int, label: str
+) -> Iterator[Check]:
+  """What is asked of any pair's samples."""
+  yield checks.support(subject, places, label)
+  yield from checks.law(subject, places, label)
+  yield from checks.independence(subject, places, gamma, label)
 
 
 def try_pair(subject: Subject, gamma: int, decodes: int) -> Iterator[Check]:
@@ -173,26 +182,23 @@ def try_pair(subject: Subject, gamma: int, decodes: int) -> Iterator[Check]:
   Yields:
     The checks.
   """
-  yield from _greedy(subject, gamma)
-  alone = {}
-  for i, setting in enumerate(SETTINGS):
-    run = 1000 + i
+  yield from _greedy(subject, gamma, RULES[-1], decodes)
+  run = 0
+  for setting in SETTINGS:
+    run += 1
     tokens = subject.decode(setting, gamma=0, decodes=decodes, run=run)
     yield checks.endings(subject, tokens, f'{setting} target alone')
-    alone[setting] = subject.places(tokens, decodes, setting, run)
-  for run, setting, _, rule in _runs(SETTINGS, (gamma,)):
-    label = f'{setting} gamma={gamma} {rule}'
-    tokens = subject.decode(
-        setting, gamma=gamma, rule=rule, decodes=decodes, run=run
-    )
-    yield checks.endings(subject, tokens, label)
-    places = subject.places(tokens, decodes, setting, run)
-    yield checks.support(subject, places, label)
-    yield from checks.law(subject, places, label)
-    yield from checks.independence(subject, places, gamma, label)
-    yield from checks.likelihood(
-        subject, places, alone[setting], decodes, label
-    )
+    alone = subject.places(tokens, decodes, setting, run)
+    for rule in RULES:
+      run += 1
+      label = f'{setting} gamma={gamma} {rule}'
+      tokens = subject.decode(
+          setting, gamma=gamma, rule=rule, decodes=decodes, run=run
+      )
+      yield checks.endings(subject, tokens, label)
+      places = subject.places(tokens, decodes, setting, run)
+      yield from _sampled(subject, places, gamma, label)
+      yield from checks.likelihood(subject, places, alone, decodes, label)
 
 
 def certify(

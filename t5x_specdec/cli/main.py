@@ -4,7 +4,8 @@
 
 With `--json` the last line on standard output is one JSON object and all else
 goes to standard error. Exit status: 0 done, 1 standard output was closed, or
-`bench` found frameworks that do not agree, 2 bad input, 130 interrupted.
+`bench` found frameworks that do not agree, or `certify` a check that fails; 2
+bad input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import os
 import sys
 
 from t5x_specdec.cli import bench
+from t5x_specdec.cli import certify
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, bench, ngram)
+_COMMANDS = (generate, demo, bench, ngram, certify)
 
 
 def parser() -> argparse.ArgumentParser:
