@@ -172,20 +172,18 @@ def _place(
 ) -> Positions:
   """`place` for float64[n, vocab] logits of int[n] tokens."""
   law = toys.exact_law(logits, **setting._asdict())
-  with np.errstate(divide='ignore', invalid='ignore'):
-    logs = np.log(law)
-    weighted = np.where(law > 0, law * logs, 0.0)
-    squares = np.where(law > 0, law * logs**2, 0.0)
+  logs = np.log(np.where(law > 0, law, 1.0))
+  mean = np.einsum('nv,nv->n', law, logs)
+  square = np.einsum('nv,nv,nv->n', law, logs, logs)
   at = np.arange(len(tokens)), tokens
-  mean = weighted.sum(-1)
   inside = law[at] > 0
   log_prob = np.where(inside, logs[at], -np.inf)
   share = rng.random([2, len(tokens)])
 
   def uniform(order, share):
     own = order[at][:, None]
-    above = np.where(order > own, law, 0.0).sum(-1)
-    return above + share * np.where(order == own, law, 0.0).sum(-1)
+    above = np.sum(law, axis=-1, where=order > own)
+    return above + share * np.sum(law, axis=-1, where=order == own)
 
   return Positions(
       row=row,
@@ -196,7 +194,7 @@ def _place(
       else uniform(draft_logits - logits, share[1]),
       log_prob=log_prob,
       surprise=np.where(inside, log_prob - mean, 0.0),
-      variance=squares.sum(-1) - mean**2,
+      variance=np.maximum(square - mean**2, 0.0),
       outside=np.where(inside, 0.0, _outside(logits, tokens, setting, dtype)),
   )
 
