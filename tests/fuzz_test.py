@@ -113,7 +113,7 @@ def works_or_names(names, **change):
 
 @pytest.mark.parametrize('name', _ARGUMENTS)
 def test_any_argument_works_or_is_refused_by_name(name, only_traced):
-  @_FUZZED(max_examples=60)
+  @_FUZZED(max_examples=40)
   @hypothesis.given(value=_ANYTHING)
   def check(value):
     works_or_names((name, *_TOGETHER.get(name, ())), **{name: value})
@@ -124,7 +124,7 @@ def test_any_argument_works_or_is_refused_by_name(name, only_traced):
 def test_any_legal_arguments_work_together(only_traced):
   """Every combination of legal values is accepted and traced."""
 
-  @_FUZZED(max_examples=25)
+  @_FUZZED(max_examples=15)
   @hypothesis.given(
       batch=st.integers(1, 3),
       width=st.integers(1, 3),
@@ -200,7 +200,7 @@ def test_any_command_line_ends_in_one_line(command, tmp_path, monkeypatch,
   """Junk is refused: exit status 2, and an error without a traceback."""
   monkeypatch.chdir(tmp_path)
 
-  @_FUZZED(max_examples=60)
+  @_FUZZED(max_examples=40)
   @hypothesis.given(
       options=st.lists(
           st.tuples(st.sampled_from(_FLAGS[command]), _WORDS), max_size=5

@@ -34,7 +34,7 @@ _CONFIG = T5Config(
 )
 _LENGTH = 5
 # Standard deviation of logits: neither is one text certain nor are all alike.
-_SPREAD = 1.5
+_SPREAD = 1.0
 
 
 def _params(seed: int) -> PyTree:
