@@ -31,10 +31,11 @@ from t5x_specdec.testing import toys
 @pytest.fixture(autouse=True)
 def compile_anew():
   """The loop is compiled with what a test has planted, and quickly."""
-  loop.decode.clear_cache()
+  decode: Any = loop.decode
+  decode.clear_cache()
   with helpers.quick_compilation():
     yield
-  loop.decode.clear_cache()
+  decode.clear_cache()
 
 
 def tried(gamma: int = 3, rule: str = 'token', decodes: int = 400):
@@ -87,7 +88,8 @@ def plant_target_cache_off_by_one(monkeypatch):
   call_target = verification.call_target
 
   def wrong(target, *args):
-    return call_target(Shifted(target), *args)
+    shifted: Any = Shifted(target)
+    return call_target(shifted, *args)
 
   monkeypatch.setattr(verification, 'call_target', wrong)
 
@@ -195,9 +197,8 @@ def test_draft_cache_off_by_one_costs_no_exactness(monkeypatch):
 
   def shifted(inputs, seed):
     subject = make(inputs, seed)
-    return dataclasses.replace(
-        subject, draft=ModelDraft(Shifted(subject.target))
-    )
+    decoder: Any = Shifted(subject.target)
+    return dataclasses.replace(subject, draft=ModelDraft(decoder))
 
   monkeypatch.setattr(toy, 'make', shifted)
   certificate = tried()

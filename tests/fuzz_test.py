@@ -22,7 +22,10 @@ _FUZZED = functools.partial(
     hypothesis.settings,
     deadline=None,
     derandomize=True,
-    suppress_health_check=list(hypothesis.HealthCheck),
+    suppress_health_check=[
+        hypothesis.HealthCheck.function_scoped_fixture,
+        hypothesis.HealthCheck.too_slow,
+    ],
 )
 # Large ones would be honoured, at the price of memory and of compilation.
 _INTEGERS = st.integers(-(2**70), 8)

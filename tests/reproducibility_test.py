@@ -28,7 +28,9 @@ _SETTINGS = {
 }
 
 
-def decode(rows, setting, rule='block', place=None, gamma=3):
+def decode(
+    rows, setting, rule='block', place=None, gamma: int | Adaptive = 3
+):
   """Decodes some of eight rows, each under its own key.
 
   Args:

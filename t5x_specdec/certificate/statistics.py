@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -71,7 +72,13 @@ def smallest_effect(level: float, freedom: int, samples: int) -> float:
   def lacks(shift):
     return stats.ncx2.sf(critical, freedom, shift) - POWER
 
-  return math.sqrt(optimize.brentq(lacks, 1e-6, 1e6) / samples)
+  return math.sqrt(_root(lacks, 1e-6, 1e6) / samples)
+
+
+def _root(f: Callable[[float], float], low: float, high: float) -> float:
+  """Where a function of different signs at both ends is 0."""
+  found: Any = optimize.brentq(f, low, high)
+  return float(found)
 
 
 def chi_square(observed: np.ndarray, expected: np.ndarray) -> Outcome:
@@ -178,7 +185,7 @@ def paired(differences: np.ndarray) -> Outcome:
       shift = effect * math.sqrt(samples)
       return stats.nct.sf(critical, samples - 1, shift) - POWER
 
-    return float(optimize.brentq(lacks, 0.0, 20.0))
+    return _root(lacks, 0.0, 20.0)
 
   return Outcome(
       p_value=float(2 * stats.t.sf(abs(t), samples - 1)),
@@ -234,7 +241,7 @@ def shared_noise(groups: Sequence[np.ndarray]) -> Outcome:
     if not pairs:
       return math.inf
     inflation = stats.chi2.isf(level, freedom) / stats.chi2.isf(POWER, freedom)
-    return (inflation - 1) * freedom / pairs
+    return float((inflation - 1) * freedom / pairs)
 
   return Outcome(
       p_value=float(stats.chi2.sf(statistic, freedom)),

@@ -23,7 +23,7 @@ from t5x_specdec.gamma import as_policy
 from t5x_specdec.vocabulary import EOS_ID
 
 # Held-out sentences that the demo pair is tried on.
-_DEMO_LINES = 64
+_DEMO_LINES = 32
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
