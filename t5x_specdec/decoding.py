@@ -77,6 +77,7 @@ def _run(
   validation.check_lengths(max_decode_len, max_decode_steps, num_decodes, batch)
   validation.check_method(temperature, topk, topp, batch)
   validation.check_keys(rng, row_keys, batch)
+  validation.check_flags(rescale_log_probs=rescale_log_probs, trace=trace)
   if row_keys is not None:
     keys = sampling.typed(jnp.asarray(row_keys))
   else:
@@ -103,10 +104,10 @@ def _run(
       max_decode_len=max_decode_len,
       policy=policy,
       num_decodes=num_decodes,
-      rescale_log_probs=rescale_log_probs,
+      rescale_log_probs=bool(rescale_log_probs),
       verification=verification,
       lenience=lenience,
-      trace=trace,
+      trace=bool(trace),
   )
 
 

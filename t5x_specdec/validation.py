@@ -22,13 +22,26 @@ from t5x_specdec.drafts import Draft
 from t5x_specdec.parameters import PyTree
 
 
-def _known(x: Any) -> np.ndarray | None:
+def _known(name: str, x: Any) -> np.ndarray | None:
   """The value of x on the host, None where it is traced or elsewhere."""
   if isinstance(x, core.Tracer):
     return None
   if isinstance(x, jax.Array) and not x.is_fully_addressable:
     return None
-  return np.asarray(x)
+  try:
+    return np.asarray(x)
+  except (TypeError, ValueError):  # random keys, lists of unequal length
+    raise ValueError(f'{name} must be an array of numbers, got {x!r}') from None
+
+
+def _shape(name: str, x: Any) -> tuple[int, ...]:
+  """The shape of x, known or not."""
+  known = _known(name, x)
+  return np.shape(x) if known is None else known.shape
+
+
+def _is_real(x: np.ndarray) -> bool:
+  return jnp.issubdtype(x.dtype, jnp.floating) or _is_integer(x)
 
 
 def _is_integer(x: np.ndarray) -> bool:
@@ -43,7 +56,7 @@ def _check_integer(name: str, value: Any, least: int) -> None:
 
 def _check_ids(name: str, ids: Any, vocab_size: int) -> None:
   """Checks shape and dtype of int[batch, length] ids and, if known, values."""
-  shape = np.shape(ids)
+  shape = _shape(name, ids)
   if len(shape) != 2:
     raise ValueError(f'{name} must be int32[batch, length], got shape {shape}')
   if shape[0] == 0:
@@ -51,7 +64,7 @@ def _check_ids(name: str, ids: Any, vocab_size: int) -> None:
   dtype = ids.dtype if hasattr(ids, 'dtype') else np.asarray(ids).dtype
   if not jnp.issubdtype(dtype, jnp.integer):
     raise ValueError(f'{name} must be integers, got dtype {dtype}')
-  known = _known(ids)
+  known = _known(name, ids)
   if known is None or not known.size:
     return
   for worst in (known.min(), known.max()):
@@ -94,7 +107,9 @@ def check_draft(
 
 def check_verification(verification: Any) -> None:
   """Raises ValueError for a rule that is not known."""
-  if verification not in acceptance.RULES:
+  if not isinstance(verification, str) or (
+      verification not in acceptance.RULES
+  ):
     raise ValueError(
         f'verification must be one of {sorted(acceptance.RULES)}, got '
         f'{verification!r}'
@@ -124,6 +139,13 @@ def checked_lenience(lenience: Any, verification: str) -> float:
         f'{verification!r}: for blocks no bound on the error is known'
     )
   return value
+
+
+def check_flags(**flags: Any) -> None:
+  """Raises ValueError for a flag that is not a bool, by its name."""
+  for name, flag in flags.items():
+    if not isinstance(flag, bool | np.bool_):
+      raise ValueError(f'{name} must be True or False, got {flag!r}')
 
 
 def check_text(
@@ -178,9 +200,13 @@ def check_text(
 
 def check_eos(eos_id: Any) -> None:
   """Checks what ends a row; raises ValueError."""
-  known = _known(eos_id)
-  if np.shape(eos_id) or (known is not None and not _is_integer(known)):
+  known = _known('eos_id', eos_id)
+  if _shape('eos_id', eos_id) or (
+      known is not None and not _is_integer(known)
+  ):
     raise ValueError(f'eos_id must be one integer, got {eos_id!r}')
+  if known is not None and not -(2**31) <= known < 2**31:
+    raise ValueError(f'eos_id must be in [-2^31, 2^31), got {eos_id!r}')
   if known is not None and known == 0:
     raise ValueError('eos_id must not be 0, which is what follows EOS; got 0')
 
@@ -192,13 +218,13 @@ def check_lengths(
   _check_integer('num_decodes', num_decodes, 1)
   if max_decode_steps is None:
     return
-  shape = np.shape(max_decode_steps)
+  shape = _shape('max_decode_steps', max_decode_steps)
   if shape not in ((), (batch,)):
     raise ValueError(
         f'max_decode_steps must be a scalar or int[{batch}], one per input; '
         f'got shape {shape}'
     )
-  steps = _known(max_decode_steps)
+  steps = _known('max_decode_steps', max_decode_steps)
   if steps is None:
     return
   if not _is_integer(steps) or steps.min() < 1:
@@ -215,22 +241,22 @@ def check_lengths(
 
 def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
   """Checks the sampling method; raises ValueError as T5X does and more."""
-  shape = np.shape(temperature)
+  shape = _shape('temperature', temperature)
   if shape not in ((), (batch,)):
     raise ValueError(
         f'temperature must be a scalar or float[{batch}], one per input; got '
         f'shape {shape}'
     )
-  known = _known(temperature)
-  if known is not None and not (
-      np.issubdtype(known.dtype, np.number) and np.all(known >= 0)
-  ):
+  known = _known('temperature', temperature)
+  if known is not None and not (_is_real(known) and np.all(known >= 0)):
     raise ValueError(f'temperature must be >= 0, got {temperature!r}')
-  topk, topp = _known(topk), _known(topp)
+  topk, topp = _known('topk', topk), _known('topp', topp)
   if topk is not None:
     if not _is_integer(topk) or topk.ndim or not 0 <= topk < 2**31:
       raise ValueError(f'topk must be an integer >= 0, got {topk!r}')
-  if topp is not None and (topp.ndim or not 0 <= topp <= 1):
+  if topp is not None and (
+      topp.ndim or not _is_real(topp) or not 0 <= topp <= 1
+  ):
     raise ValueError(f'topp must be a number in [0, 1], got {topp!r}')
   if topk and topp:
     raise ValueError(

@@ -4,7 +4,8 @@
 
 With `--json` the last line on standard output is one JSON object and all else
 goes to standard error. Exit status: 0 done, 1 standard output was closed, or
-`bench` found frameworks that do not agree, 2 bad input, 130 interrupted.
+`bench` found frameworks that do not agree, or `certify` a check that fails; 2
+bad input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 
 from t5x_specdec.cli import bench
 from t5x_specdec.cli import calibrate
+from t5x_specdec.cli import certify
 from t5x_specdec.cli import demo
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
@@ -24,7 +26,17 @@ from t5x_specdec.cli import report
 from t5x_specdec.cli import tables
 from t5x_specdec.version import __version__
 
-_COMMANDS = (generate, demo, report, bench, calibrate, plan, tables, ngram)
+_COMMANDS = (
+    generate,
+    demo,
+    certify,
+    report,
+    bench,
+    calibrate,
+    plan,
+    tables,
+    ngram,
+)
 
 
 def parser() -> argparse.ArgumentParser:
