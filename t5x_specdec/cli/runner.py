@@ -111,6 +111,7 @@ def decode_lines(
     lines: list[str],
     args: argparse.Namespace,
     write: Callable[[dict[str, Any]], None],
+    start: int = 0,
 ) -> dict[str, Any]:
   """Decodes all lines and writes one record each, in order.
 
@@ -119,6 +120,7 @@ def decode_lines(
     lines: the inputs.
     args: from `options.add_sampling` and `generate`.
     write: called with each record.
+    start: lines to skip, a multiple of the batch size.
 
   Returns:
     The summary: counters, alpha, tokens_per_target_call, ms_per_token; with
@@ -158,8 +160,8 @@ def decode_lines(
   identical = True
   console = Console(stderr=True)
   with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
-    task = progress.add_task('decoding', total=len(lines))
-    for batch in _batches(pair, lines, args):
+    task = progress.add_task('decoding', total=len(lines) - start)
+    for batch in _batches(pair, lines, args, start):
       options = _options(batch, args, keys)
       result = ours(batch['text'], batch['real'], **options)
       for record in _records(pair, lines, batch, result):
@@ -171,7 +173,7 @@ def decode_lines(
       progress.advance(task, batch['real'])
 
   chosen = gamma.gamma if isinstance(gamma, Fixed) else args.gamma
-  summary = {'lines': len(lines), 'gamma': chosen} | ours.summary()
+  summary = {'lines': len(lines) - start, 'gamma': chosen} | ours.summary()
   summary['gamma_policy'] = args.gamma if isinstance(args.gamma, str) else None
   summary['temperature'] = args.temperature
   summary['verification'] = args.verification
@@ -245,9 +247,9 @@ def _options(
 
 
 def _batches(
-    pair: Setup, lines: list[str], args: argparse.Namespace
+    pair: Setup, lines: list[str], args: argparse.Namespace, first: int = 0
 ) -> Iterator[dict[str, Any]]:
-  """Pads lines to batches of few shapes.
+  """Pads lines from the one of index `first` on to batches of few shapes.
 
   Yields:
     start: index of the first line; text: int32[batch, bucket]; real: rows that
@@ -255,7 +257,7 @@ def _batches(
     prompt_len: bucket of a decoder-only model's prompts, else 0.
   """
   decoder_only = pair.target.decoder.config.decoder_only
-  for start in range(0, len(lines), args.batch_size):
+  for start in range(first, len(lines), args.batch_size):
     chunk = lines[start : start + args.batch_size]
     tail = [] if decoder_only else [EOS_ID]
     ids = [
