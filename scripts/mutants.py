@@ -60,7 +60,9 @@ def _edited(tree: pathlib.Path, mutant: dict) -> Iterator[bool]:
     path.write_text(text, encoding='utf-8')
 
 
-def _pytest(tree: pathlib.Path, tests: list[str]) -> tuple[int | None, str]:
+def _pytest(
+    tree: pathlib.Path, tests: list[str], seconds: float | None = None
+) -> tuple[int | None, str]:
   """Exit status, None where it took too long, and what was printed."""
   # Byte code that is cached goes by time and size: an edit may change neither.
   environment = os.environ | {
@@ -75,7 +77,7 @@ def _pytest(tree: pathlib.Path, tests: list[str]) -> tuple[int | None, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=_SECONDS,
+        timeout=seconds,
         check=False,
     )
   except subprocess.TimeoutExpired:
@@ -88,7 +90,7 @@ def _judge(tree: pathlib.Path, mutant: dict) -> str:
   with _edited(tree, mutant) as applies:
     if not applies:
       return 'does not apply'
-    status, output = _pytest(tree, mutant['tests'])
+    status, output = _pytest(tree, mutant['tests'], _SECONDS)
   if status in (None, _FAILED):
     return 'killed'
   if status == _PASSED:
