@@ -17,11 +17,11 @@ import argparse
 from collections.abc import Iterator
 from concurrent import futures
 import contextlib
+import multiprocessing
 import os
 import pathlib
 import queue
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -34,6 +34,10 @@ _COPIED = ('t5x_specdec', 'tests', 'scripts', 'docs', 'pyproject.toml')
 _SECONDS = 900
 # Of pytest: all passed, and some failed.
 _PASSED, _FAILED = 0, 1
+# Each run is a process of its own that has what takes long to import; the
+# package itself comes from the copy.
+_PROCESSES = multiprocessing.get_context('forkserver')
+_PRELOADED = ('pytest', 'hypothesis', 'jax', 'flax', 'scipy.stats')
 
 
 def _copy(folder: pathlib.Path) -> None:
@@ -60,29 +64,41 @@ def _edited(tree: pathlib.Path, mutant: dict) -> Iterator[bool]:
     path.write_text(text, encoding='utf-8')
 
 
+def _run_pytest(tree: pathlib.Path, tests: list[str]) -> None:
+  """Runs tests in this process and ends it; prints into `tree`/output."""
+  # pylint: disable-next=g-import-not-at-top
+  import pytest
+
+  # Byte code that is cached goes by time and size: an edit may change neither.
+  sys.dont_write_bytecode = True
+  sys.path.insert(0, str(tree))
+  os.environ['PYTHONPATH'] = str(tree)
+  os.chdir(tree)
+  output = os.open('output', os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+  os.dup2(output, 1)
+  os.dup2(output, 2)
+  options = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist']
+  status = pytest.main([*options, '--tb=line', *tests])
+  package = sys.modules.get('t5x_specdec')
+  if package is None or not str(package.__file__).startswith(str(tree)):
+    print(f'it was not {tree} that was tested, but {package}')
+    status = 4
+  sys.stdout.flush()
+  os._exit(status)
+
+
 def _pytest(
     tree: pathlib.Path, tests: list[str], seconds: float | None = None
 ) -> tuple[int | None, str]:
   """Exit status, None where it took too long, and what was printed."""
-  # Byte code that is cached goes by time and size: an edit may change neither.
-  environment = os.environ | {
-      'PYTHONPATH': str(tree),
-      'PYTHONDONTWRITEBYTECODE': '1',
-  }
-  options = ['-x', '-q', '-p', 'no:cacheprovider', '--tb=line']
-  try:
-    done = subprocess.run(
-        [sys.executable, '-m', 'pytest', *options, *tests],
-        cwd=tree,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-  except subprocess.TimeoutExpired:
-    return None, ''
-  return done.returncode, done.stdout + done.stderr
+  process = _PROCESSES.Process(target=_run_pytest, args=(tree, tests))
+  process.start()
+  process.join(seconds)
+  status = process.exitcode
+  if status is None:
+    process.kill()
+    process.join()
+  return status, (tree / 'output').read_text(encoding='utf-8')
 
 
 def _judge(tree: pathlib.Path, mutant: dict) -> str:
@@ -103,6 +119,10 @@ def main() -> int:
   parser.add_argument('--only', nargs='+', metavar='NAME')
   parser.add_argument('--jobs', type=int, default=1, help='at a time')
   args = parser.parse_args()
+  # Read when JAX is imported: as the tests set it, and less time to compile.
+  os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+  os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
+  _PROCESSES.set_forkserver_preload(list(_PRELOADED))
   mutants = tomllib.loads(_LIST.read_text(encoding='utf-8'))['mutant']
   if args.only:
     unknown = set(args.only) - {mutant['name'] for mutant in mutants}
