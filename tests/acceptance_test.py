@@ -122,6 +122,7 @@ def test_target_law_that_is_not_finite_stays_in_range(rule):
   verdict = accept(rule, jnp.asarray(p), jnp.asarray(q), jnp.zeros([3, 2], int))
   np.testing.assert_array_equal(verdict.accepted, 0)
   assert np.all((verdict.next_token >= 0) & (verdict.next_token < 5))
+  assert np.all(np.isfinite(verdict.overlap))
 
 
 def residual(p, q):

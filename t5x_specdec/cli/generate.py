@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 import contextlib
 import json
+import os
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 from t5x_specdec.cli import lines as text_lines
 from t5x_specdec.cli import options
@@ -43,6 +45,13 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
       metavar='FILE',
       help='where the JSON lines go (default: standard output; with --json, '
       "into the object's `predictions`)",
+  )
+  group.add_argument(
+      '--resume',
+      action='store_true',
+      help='go on after the last whole line of --output, where an earlier run '
+      'of the same command was cut off; its last lines are decoded again, and '
+      'must be the same. Without this the file is overwritten',
   )
   group.add_argument(
       '--batch_size',
@@ -91,6 +100,11 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   lines = text_lines.read(args.input)
   text_lines.check_output(args.output, args.input)
+  done, end = [], 0
+  if args.resume:
+    if args.output is None:
+      raise ValueError('--resume needs --output')
+    done, end = text_lines.finished(args.output, lines)
   pair = setup.load(args)
   runner.check(pair, args)
   args.times = args.trace
@@ -98,16 +112,27 @@ def run(args: argparse.Namespace) -> int:
   args.repeats = int(args.compare or args.times)
   predictions: list[dict[str, Any]] = []
   with contextlib.ExitStack() as stack:
-    out = _open_output(args, stack)
+    if args.output is not None:
+      write = _appender(args.output, end, stack)
+    elif args.json:
+      write = predictions.append
+    else:
+      write = _print
 
-    def write(record: dict[str, Any]) -> None:
-      if out is None:
-        predictions.append(record)
-      else:
-        out.write(json.dumps(record, ensure_ascii=False) + '\n')
-        out.flush()
+    def write_new(record: dict[str, Any]) -> None:
+      if record['line'] > len(done):
+        write(record)
+      elif record['prediction'] != done[record['line'] - 1].get('prediction'):
+        raise ValueError(
+            f'--resume: line {record["line"]} of --output {args.output} is not '
+            'what is decoded now; other models or options wrote it'
+        )
 
-    summary = runner.decode_lines(pair, lines, args, write)
+    # From the start of the batch of the last line: batches are as they were.
+    start = max(len(done) - 1, 0) // args.batch_size * args.batch_size
+    summary = runner.decode_lines(pair, lines, args, write_new, start)
+  if args.resume:
+    summary['resumed_after'] = len(done)
   print(runner.describe(summary), file=sys.stderr)
   if args.json:
     if args.output is None:
@@ -116,10 +141,42 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _open_output(
-    args: argparse.Namespace, stack: contextlib.ExitStack
-) -> TextIO | None:
-  """Where JSON lines go; None where they go into the JSON object."""
-  if args.output is not None:
-    return stack.enter_context(open(args.output, 'w', encoding='utf-8'))
-  return None if args.json else sys.stdout
+def _line(record: dict[str, Any]) -> str:
+  return json.dumps(record, ensure_ascii=False) + '\n'
+
+
+def _print(record: dict[str, Any]) -> None:
+  sys.stdout.write(_line(record))
+  sys.stdout.flush()
+
+
+def _appender(
+    path: str, end: int, stack: contextlib.ExitStack
+) -> Callable[[dict[str, Any]], None]:
+  """Opens the output; what is returned writes a record as a line.
+
+  A line is written by one call and buffered nowhere, so that a run that is
+  killed leaves whole lines, but for the last.
+
+  Args:
+    path: of the file.
+    end: bytes of it to keep; 0 empties it at once. Else nothing is cut off
+      before there is a record to write in its place.
+    stack: closes it.
+  """
+  mode = 'r+b' if end else 'wb'
+  file = stack.enter_context(open(path, mode, buffering=0))
+  if end:
+    file.seek(end)
+
+  def append(record: dict[str, Any]) -> None:
+    left = memoryview(_line(record).encode('utf-8'))
+    try:
+      if end and file.tell() == end:
+        file.truncate()
+      while left:
+        left = left[file.write(left) :]
+    except OSError as error:
+      raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
+
+  return append

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 
 def read(path: str, flag: str = '--input') -> list[str]:
@@ -53,3 +55,37 @@ def check_output(output: str | None, source: str | None) -> None:
   both = source not in (None, '-') and os.path.exists(output)
   if both and os.path.samefile(str(source), output):
     raise ValueError(f'--output {output} is the --input')
+
+
+def finished(output: str, lines: list[str]) -> tuple[list[dict[str, Any]], int]:
+  """What an earlier run has written, the line it was cut off in left out.
+
+  Args:
+    output: the file; there may be none.
+    lines: the inputs.
+
+  Returns:
+    The records of its whole lines, and where these end, in bytes.
+
+  Raises:
+    ValueError: it is not the output of these inputs.
+  """
+  if not os.path.isfile(output):
+    return [], 0
+  with open(output, 'rb') as file:
+    content = file.read()
+  end = content.rfind(b'\n') + 1
+  records = []
+  for i, line in enumerate(content[:end].split(b'\n')[:-1]):
+    try:
+      record = json.loads(line)
+      same = i < len(lines) and record['input'] == lines[i]
+    except (ValueError, TypeError, KeyError):
+      same = False
+    if not same:
+      raise ValueError(
+          f'--resume: line {i + 1} of --output {output} is not of line {i + 1} '
+          'of the --input'
+      )
+    records.append(record)
+  return records, end

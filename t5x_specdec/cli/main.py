@@ -5,7 +5,7 @@
 With `--json` the last line on standard output is one JSON object and all else
 goes to standard error. Exit status: 0 done, 1 standard output was closed, or
 `bench` found frameworks that do not agree, or `certify` a check that fails; 2
-bad input, 130 interrupted.
+bad input or an output that cannot be written, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -80,19 +80,32 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   args = parser().parse_args(argv)
   try:
-    return args.run(args)
-  except (ValueError, OSError) as error:
+    status = args.run(args)
+    # A disk that is full is found here, and not at exit.
+    sys.stdout.flush()
+    return status
+  # RuntimeError is what JAX raises where memory is not enough.
+  except (ValueError, OSError, MemoryError, RuntimeError) as error:
     if args.debug:
       raise
+    _discard_output()
+    # The reader, `head` say, has had enough; nothing more can be printed.
     if isinstance(error, BrokenPipeError):
-      # The reader, `head` say, has had enough; nothing more can be printed.
-      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
       return 1
-    print(f't5x-specdec: error: {error}', file=sys.stderr)
+    reason = str(error).splitlines() or [type(error).__name__]
+    print(f't5x-specdec: error: {reason[0]}', file=sys.stderr)
     return 2
   except KeyboardInterrupt:
     print('t5x-specdec: interrupted', file=sys.stderr)
     return 130
+
+
+def _discard_output() -> None:
+  """Gives up what standard output does not take; it would fail at exit."""
+  try:
+    sys.stdout.flush()
+  except OSError:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == '__main__':

@@ -115,6 +115,7 @@ def decode_lines(
     lines: list[str],
     args: argparse.Namespace,
     write: Callable[[dict[str, Any]], None],
+    start: int = 0,
 ) -> dict[str, Any]:
   """Decodes all lines and writes one record each, in order.
 
@@ -124,6 +125,7 @@ def decode_lines(
     args: from `options.add_sampling` and `generate`; with `trace` records hold
       the rounds, and with `times` also how long the parts and the batch took.
     write: called with each record.
+    start: lines to skip, a multiple of the batch size.
 
   Returns:
     The summary: counters, alpha, tokens_per_target_call, ms_per_token; with
@@ -177,8 +179,8 @@ def decode_lines(
     about = records.of_run(pair, args, as_policy(gamma), first)
   console = Console(stderr=True)
   with Progress(console=console, disable=not sys.stderr.isatty()) as progress:
-    task = progress.add_task('decoding', total=len(lines))
-    for batch in _batches(pair, lines, args):
+    task = progress.add_task('decoding', total=len(lines) - start)
+    for batch in _batches(pair, lines, args, start):
       options = _options(batch, args, keys)
       result = ours(batch['text'], batch['real'], **options)
       if args.compare:
@@ -196,7 +198,7 @@ def decode_lines(
       progress.advance(task, batch['real'])
 
   chosen = gamma.gamma if isinstance(gamma, Fixed) else args.gamma
-  summary = {'lines': len(lines), 'gamma': chosen} | ours.summary()
+  summary = {'lines': len(lines) - start, 'gamma': chosen} | ours.summary()
   summary['gamma_policy'] = args.gamma if isinstance(args.gamma, str) else None
   summary['temperature'] = args.temperature
   summary['verification'] = args.verification
@@ -276,9 +278,9 @@ def _options(
 
 
 def _batches(
-    pair: Setup, lines: list[str], args: argparse.Namespace
+    pair: Setup, lines: list[str], args: argparse.Namespace, first: int = 0
 ) -> Iterator[dict[str, Any]]:
-  """Pads lines to batches of few shapes.
+  """Pads lines from the one of index `first` on to batches of few shapes.
 
   Yields:
     start: index of the first line; text: int32[batch, bucket]; real: rows that
@@ -286,7 +288,7 @@ def _batches(
     prompt_len: bucket of a decoder-only model's prompts, else 0.
   """
   decoder_only = pair.target.decoder.config.decoder_only
-  for start in range(0, len(lines), args.batch_size):
+  for start in range(first, len(lines), args.batch_size):
     chunk = lines[start : start + args.batch_size]
     tail = [] if decoder_only else [EOS_ID]
     ids = [
