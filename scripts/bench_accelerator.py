@@ -39,6 +39,7 @@ from accelerator.cells import compile_cell
 from accelerator.cells import Setting
 from accelerator.cells import xla_counts
 from accelerator.sitting import Sitting
+from accelerator.table import show
 from accelerator.work import measured_rates
 import jax
 from jax.experimental import topologies
@@ -50,23 +51,6 @@ _say = functools.partial(print, file=sys.stderr, flush=True)
 # What is compiled, the most telling first: rows and drafts per round.
 _CELLS = '1:5,1:3,1:8,8:5,1:1,8:2,4:4,2:6,1:2,1:4,1:6,1:7'
 _ALPHAS = (0.5, 0.62, 0.75, 0.9)
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-  """Prints a table of everything that the first row has."""
-  names = list(rows[0])
-  print('| ' + ' | '.join(names) + ' |', '|---' * len(names) + '|', sep='\n')
-  for row in rows:
-    cells = [row[name] for name in names]
-    print(
-        '| '
-        + ' | '.join(
-            f'{x:.3g}' if isinstance(x, float) else '-' if x is None else str(x)
-            for x in cells
-        )
-        + ' |',
-        flush=True,
-    )
 
 
 def parse() -> argparse.Namespace:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from accelerator.stock import StockT5
 from accelerator.work import block_work
@@ -100,6 +101,32 @@ def compile_cell(cell: Cell, setting: Setting, device: Any) -> Any:
       verification='block',
       trace=False,
   ).compile()
+
+
+def arguments(cell: Cell, setting: Setting, length: int) -> tuple[Any, ...]:
+  """What a cell's program takes after the parameters.
+
+  Args:
+    cell: which.
+    setting: the models and lengths.
+    length: tokens to generate, at most those of the setting.
+
+  Returns:
+    Inputs int32[batch, inputs], prompts int32[batch, 1] (every row opens with a
+    token of its own), keys, greedy sampling, EOS and length.
+  """
+  rng = np.random.default_rng(cell.batch)
+  vocab = setting.target.vocab_size
+  starts = rng.choice(np.arange(2, vocab, dtype=np.int32), cell.batch)
+  inputs = rng.integers(2, vocab, [cell.batch, setting.inputs], np.int32)
+  return (
+      inputs,
+      starts[:, None],
+      jax.random.split(jax.random.key(0), cell.batch),
+      Method(jnp.zeros([cell.batch]), jnp.int32(0), jnp.float32(0)),
+      jnp.int32(1),
+      jnp.int32(length),
+  )
 
 
 def cell_work(cell: Cell, setting: Setting) -> list[Work]:

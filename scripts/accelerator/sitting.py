@@ -9,15 +9,14 @@ import time
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from accelerator import weights
+from accelerator.cells import arguments
 from accelerator.cells import Cell
 from accelerator.cells import cell_work
 from accelerator.cells import Setting
 from accelerator.work import Work
-from t5x_specdec.sampling import Method
 from t5x_specdec.testing import planted
 
 
@@ -60,28 +59,17 @@ class Sitting:
     return self._setting.outputs // 4, self._setting.outputs
 
   def _run(self, cell: Cell, program: Any, alpha: Any, length: int) -> float:
-    rng = np.random.default_rng(cell.batch)
-    vocab = self._setting.target.vocab_size
-    starts = rng.choice(np.arange(2, vocab, dtype=np.int32), cell.batch)
-    inputs = rng.integers(
-        2, vocab, [cell.batch, self._setting.inputs], np.int32
-    )
-    arguments = (
-        jax.random.split(jax.random.key(0), cell.batch),
-        Method(jnp.zeros([cell.batch]), jnp.int32(0), jnp.float32(0)),
-        jnp.int32(1),
-        jnp.int32(length),
-    )
+    inputs, prompts, *rest = arguments(cell, self._setting, length)
     draft = self._drafts[alpha] if cell.gamma else {}
     start = time.perf_counter()
     result = jax.device_get(
-        program(self._target, draft, inputs, starts[:, None], *arguments)
+        program(self._target, draft, inputs, prompts, *rest)
     )
     seconds = time.perf_counter() - start
     self._rounds[cell, alpha, length] = int(result.stats.rounds.max())
     self._tokens[cell, alpha, length] = int(result.stats.emitted.sum())
     text = planted.PlantedPair({}, {}, self._successor, self._successor).text
-    expected = [[s, *text(s, length)] for s in starts.tolist()]
+    expected = [[s, *text(s, length)] for (s,) in prompts.tolist()]
     if result.tokens[:, 0, : length + 1].tolist() != expected:
       self.wrong.append(f'{cell}, alpha {alpha}: not the text that was planted')
     return seconds
