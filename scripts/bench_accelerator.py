@@ -93,6 +93,7 @@ def find_device(topology: str | None) -> Any:
   """JAX's device, or one of a TPU that is only described."""
   if topology is None:
     return jax.devices()[0]
+  jax.config.update('jax_platforms', 'cpu')
   # Else libtpu asks a server of Google's cloud what machine this is.
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   # One device per chip, as jobs on a v4 see it.

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker: our decoders, and the parts they are made of.
 
-Cases: 'autoregressive', 'speculative:GAMMA', and of the parts 'encode',
-'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a model, and
-'propose:GAMMA'. The parts need the text, so the first case must be
-'autoregressive'.
+Cases: 'autoregressive', 'speculative:GAMMA', 'loop:GAMMA:NAME' with a name of
+`loops.LOOPS`, and of the parts 'encode', 'encode_pair', 'block:WIDTH',
+'draft_step' where the draft has a model, and 'propose:GAMMA'. The parts need
+the text, so the first case must be 'autoregressive'.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import t5x_specdec
 from t5x_specdec import parameters
 from t5x_specdec import preparation
 from t5x_specdec import sampling
+from t5x_specdec.benchmarks import loops
 from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import protocol
 from t5x_specdec.benchmarks.jax_worker import JaxWorker
@@ -92,9 +93,8 @@ class OurWorker(JaxWorker):
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
     start = time.perf_counter()
-    name, _, number = case.partition(':')
-    make = getattr(self, f'_make_{name}')
-    self._runners[case] = make(int(number)) if number else make()
+    name, *number = case.split(':')
+    self._runners[case] = getattr(self, f'_make_{name}')(*number)
     _, results = self._runners[case]()
     seconds = time.perf_counter() - start
     if name == 'autoregressive':
@@ -109,7 +109,9 @@ class OurWorker(JaxWorker):
     steps, results = self._runners[case]()
     answer: dict[str, Any] = {'seconds': (time.perf_counter() - start) / steps}
     if results:
-      answer['tokens'] = [r.tokens[:, 0].tolist() for r in results]
+      # Loops that sample have texts of their own.
+      if not case.startswith('loop:'):
+        answer['tokens'] = [r.tokens[:, 0].tolist() for r in results]
       stats = [r.stats for r in results]
       answer['stats'] = jax.tree.map(
           lambda *x: np.concatenate(x), *stats
@@ -130,6 +132,7 @@ class OurWorker(JaxWorker):
         'temperature': job.temperature,
         'topk': job.topk,
         'topp': job.topp,
+        'max_decode_steps': job.steps,
     }
 
   def _make_autoregressive(self) -> _Runner:
@@ -151,8 +154,15 @@ class OurWorker(JaxWorker):
 
     return run
 
-  def _make_speculative(self, gamma: int) -> _Runner:
-    arguments = self._arguments()
+  def _make_loop(self, gamma: str, name: str) -> _Runner:
+    return self._make_speculative(gamma, **loops.LOOPS[name])
+
+  def _make_speculative(self, gamma: str, **changes: Any) -> _Runner:
+    arguments = {
+        **self._arguments(),
+        'verification': self.job.verification,
+        **changes,
+    }
 
     def run():
       return 1, [
@@ -164,8 +174,7 @@ class OurWorker(JaxWorker):
                   self._draft_params,
                   inputs,
                   prompts=prompts,
-                  gamma=gamma,
-                  verification=self.job.verification,
+                  gamma=int(gamma),
                   **arguments,
               )
           )
@@ -217,7 +226,8 @@ class OurWorker(JaxWorker):
     text = np.pad(self._text, ((0, 0), (0, width - self._text.shape[1])))
     return text, pieces.spread(first, self._text.shape[1] - 1)
 
-  def _make_block(self, width: int) -> _Runner:
+  def _make_block(self, number: str) -> _Runner:
+    width = int(number)
     text, positions = self._loop(width - 1)
     state = self._encode('target', width - 1, *self.job.batches()[0])
     loop = pieces.blocks(
@@ -243,7 +253,8 @@ class OurWorker(JaxWorker):
     )
     return lambda: (loop(), (len(positions), []))[1]
 
-  def _make_propose(self, gamma: int) -> _Runner:
+  def _make_propose(self, number: str) -> _Runner:
+    gamma = int(number)
     text, positions = self._loop(gamma)
     job, rows = self.job, len(text)
     loop = pieces.proposals(
