@@ -24,6 +24,7 @@ from t5x_specdec.benchmarks import machine
 from t5x_specdec.benchmarks import protocol
 from t5x_specdec.benchmarks import remote
 from t5x_specdec.benchmarks import shapes
+from t5x_specdec.benchmarks import table
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.benchmarks.worker_hf import their_names
 from t5x_specdec.cli import main
@@ -294,6 +295,67 @@ def test_rows_of_a_batch_wait_for_the_slowest(monkeypatch):
 
 
 @pytest.mark.slow
+def test_ragged_rows_and_other_loops_are_told_apart():
+  status, result, text = bench(
+      gamma='2',
+      no_t5x=True,
+      no_hf=True,
+      batch_size=3,
+      repeats=1,
+      ragged=True,
+      loops='greedy,topk,token,block',
+  )
+  assert status == 0 and result['identical'] is True
+  (row,) = result['rows']
+  # Rows end at a third, two thirds and the whole of the text.
+  steps = [8, 16, OUTPUT_LEN]
+  tables = planted.successors(shapes.SIZES['tiny'].vocab_size, 0.75, 0)
+  pair = planted.PlantedPair({}, {}, *tables)
+  starts = workloads.planted_workload(
+      'tiny', 'tiny', alpha=0.75, batch_size=3, input_len=8,
+      output_len=OUTPUT_LEN, dtype='float32', seed=0,
+  ).prompts.ravel()  # fmt: skip
+  counts = [len(pair.rounds(s, n, 2)) for s, n in zip(starts, steps)]
+  ragged = row['ragged']
+  assert ragged['tokens'] == sum(steps)
+  assert ragged['rounds'] == ragged['slowest_rounds'] == max(counts)
+  assert row['tokens_per_target_call'] == sum(steps) / sum(counts)
+  assert ragged['share'] == pytest.approx(
+      ragged['tokens_per_second'] / ragged['predicted_tokens_per_second']
+  )
+  assert f'the slowest row alone {max(counts)};' in text
+
+  loops = {loop['loop']: loop for loop in result['loops']}
+  assert list(loops) == ['greedy', 'topk', 'token', 'block']
+  assert loops['greedy']['rounds'] == max(counts)
+  assert loops['greedy']['tokens_per_target_call'] == (
+      row['tokens_per_target_call']
+  )
+  assert row['ms_per_round'] == pytest.approx(
+      row['decode_ms_per_token'] * sum(steps) / max(counts)
+  )
+
+
+def test_a_round_too_many_is_said():
+  ragged = {
+      'tokens': 48, 'rounds': 12, 'slowest_rounds': 11,
+      'tokens_per_second': 1.0, 'predicted_tokens_per_second': 1.0,
+      'share': 1.0,
+  }  # fmt: skip
+  result = {
+      'logits': {'agree': True},
+      'planted': True,
+      'identical': True,
+      'rows': [{'gamma': 2, 'ragged': ragged}],
+  }
+  assert table.failures(result) == [
+      'FAILED: gamma 2 took 12 rounds, its slowest row alone takes 11'
+  ]
+  ragged['rounds'] = 11
+  assert table.failures(result) == []
+
+
+@pytest.mark.slow
 @pytest.mark.t5x
 def test_stock_t5x_computes_the_same():
   status, result, text = bench(gamma='2', no_hf=True, repeats=1)
@@ -401,6 +463,9 @@ def test_drafts_without_a_model_are_timed(kind):
         ({'gamma': '3,some'}, "'some' is neither a whole number nor adaptive"),
         ({'alpha': 1.5}, r'alpha must be in \[0, 1\], got 1.5'),
         ({'target': '/nowhere'}, 'a checkpoint needs --vocabulary'),
+        ({'loops': 'greedy,slow'}, "'greedy,slow': different ones of greedy"),
+        ({'loops': 'full,full'}, "'full,full': different ones of greedy"),
+        ({'ragged': True}, 'batch_size of at least 2, got --target tiny and 1'),
         ({'hf_python': '/nowhere'}, '--hf_python /nowhere: no such'),
     ],
 )
@@ -409,7 +474,7 @@ def test_bad_arguments_are_refused_before_anything_starts(
 ):
   flags = ['bench']
   for name, value in (TINY | options).items():
-    flags.append(f'--{name}={value}')
+    flags.append(f'--{name}' if value is True else f'--{name}={value}')
   try:
     assert main.main(flags) == 2
   except SystemExit as exit_:

@@ -61,6 +61,8 @@ class Job:
     table: file of n-grams, for kinds that have one.
     inputs: int[batches, batch, S], 0 at padding.
     prompts: int[batches, batch, 1], one forced token a row, or None.
+    steps: int[batch], tokens to generate in each row, or None for all there is
+      room for.
     text_len: length of the texts, prompt included, in tokens.
     temperature: 0 for greedy.
     topk: 0 for all.
@@ -77,6 +79,7 @@ class Job:
   table: str | None
   inputs: list
   prompts: list | None
+  steps: list[int] | None
   text_len: int
   temperature: float
   topk: int

@@ -24,6 +24,7 @@ bookkeeping, dispatch, of speculation against the same of plain decoding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -31,42 +32,15 @@ import numpy as np
 
 from t5x_specdec.benchmarks import checks
 from t5x_specdec.benchmarks import machine
+from t5x_specdec.benchmarks import rounds
 from t5x_specdec.benchmarks import shapes
+from t5x_specdec.benchmarks.figures import Figures
+from t5x_specdec.benchmarks.figures import ratio
+from t5x_specdec.benchmarks.figures import without
 from t5x_specdec.benchmarks.sitting import Record
 from t5x_specdec.benchmarks.workloads import Workload
 from t5x_specdec.sampling import MIN_TEMPERATURE
 from t5x_specdec.vocabulary import EOS_ID
-
-
-def ratio(numerator: float | None, denominator: float | None) -> float | None:
-  """A quotient; None where a part is missing or nothing was left of it."""
-  if numerator is None or denominator is None or denominator <= 0:
-    return None
-  return numerator / denominator
-
-
-class Figures:
-  """Medians of a record, in milliseconds."""
-
-  def __init__(self, record: Record):
-    self._record = record
-
-  def median(self, name: str, case: str) -> float | None:
-    """Milliseconds of a run, or of a step of a part; None if not measured."""
-    seconds = self._record.seconds.get((name, case))
-    return 1e3 * float(np.median(seconds)) if seconds else None
-
-  def per_token(self, name: str, case: str, tokens: int) -> dict[str, Any]:
-    """ms_per_token with its quartiles, and the time to compile."""
-    seconds = self._record.seconds[name, case]
-    low, middle, high = np.percentile(seconds, [25, 50, 75])
-    first = self._record.first[name, case]
-    return {
-        'ms_per_token': 1e3 * middle / tokens,
-        'quartiles_ms_per_token': [1e3 * low / tokens, 1e3 * high / tokens],
-        # The first run compiles, and then runs.
-        'compile_seconds': max(first - middle, 0.0),
-    }
 
 
 def report(
@@ -75,6 +49,7 @@ def report(
     gammas: list[int | str],
     *,
     temperature: float,
+    loops: Sequence[str] = (),
 ) -> dict[str, Any]:
   """All that `bench` says, as one JSON object.
 
@@ -84,6 +59,7 @@ def report(
     gammas: drafts per round or 'adaptive' or 'auto', one row each; what a round
       costs, and so `exp`, is None for words.
     temperature: texts are compared where it is 0.
+    loops: names of further loops that were timed at every gamma.
 
   Returns:
     See the module; None stands where something was not measured.
@@ -98,10 +74,11 @@ def report(
 
   autoregressive = figures.per_token('ours', 'autoregressive', tokens)
   encode = figures.median('ours', 'encode')
-  decode = _without(figures.median('ours', 'autoregressive'), encode)
+  decode = without(figures.median('ours', 'autoregressive'), encode)
   autoregressive |= {
       'decode_ms_per_token': ratio(decode, tokens),
       'encode_ms': encode,
+      'ms_per_round': ratio(decode, alone['loop_rounds']),
       'step_ms': figures.median('ours', 'block:1'),
       'identical': same['ours autoregressive'],
   }
@@ -112,10 +89,21 @@ def report(
       _row(figures, record, gamma, autoregressive, others, same)
       for gamma in gammas
   ]
+  for row in rows:
+    row['ragged'] = None
+    counted = workload.steps is not None and isinstance(row['gamma'], int)
+    if counted and workload.rounds is not None and greedy:
+      row['ragged'] = rounds.ragged(figures, record, row, workload.rounds)
   verdicts = [verdict for verdict in same.values() if verdict is not None]
   return {
       'rows': rows,
       'autoregressive': autoregressive,
+      'loops': [
+          rounds.loop(figures, record, gamma, name)
+          for gamma in gammas
+          if isinstance(gamma, int)
+          for name in loops
+      ],
       **others,
       'bandwidth': _bandwidth(record, workload, decode, alone['loop_rounds']),
       'identical': all(verdicts) if verdicts else None,
@@ -142,12 +130,6 @@ def report(
       'absent': record.absent,
       'errors': record.errors,
   }
-
-
-def _without(whole: float | None, part: float | None) -> float | None:
-  if whole is None or part is None:
-    return None
-  return whole - part
 
 
 def _identical(record: Record, reference: list | None) -> dict[str, Any]:
@@ -213,7 +195,7 @@ def _row(
   row: dict[str, Any] = {'gamma': gamma}
   row |= figures.per_token('ours', case, emitted)
   encode = figures.median('ours', 'encode_pair')
-  decode = _without(figures.median('ours', case), encode)
+  decode = without(figures.median('ours', case), encode)
   step = figures.median('ours', 'block:1')
   parts = ['draft_step']
   if isinstance(gamma, int):
@@ -230,6 +212,7 @@ def _row(
       'decode_ms_per_token': ratio(decode, emitted),
       'tokens_per_target_call': stats['tokens_per_target_call'],
       'tokens_per_round': per_round,
+      'ms_per_round': ratio(decode, answer['loop_rounds']),
       'alpha': stats['alpha'],
       'c': c,
       'd': d,

@@ -13,6 +13,7 @@ from rich.table import Table
 _COLUMNS = {
     'gamma': ('gamma', ''),
     'tokens': ('tokens_per_target_call', '.2f'),
+    'ms/round': ('ms_per_round', '.1f'),
     'x alone': ('speedup_vs_autoregressive', '.2f'),
     'x T5X': ('speedup_vs_t5x', '.2f'),
     'x HF': ('speedup_vs_hf', '.2f'),
@@ -76,8 +77,29 @@ def show(result: dict[str, Any], console: Console) -> None:
   for row in result['rows']:
     table.add_row(*(number(row[k], form) for k, form in _COLUMNS.values()))
   console.print(table)
+  if result['loops']:
+    console.print(_loops(result['loops']))
   for line in notes(result):
     console.print(line, soft_wrap=True)
+
+
+def _loops(loops: list[dict[str, Any]]) -> Table:
+  """Time per round of loops, and against the one that is named first."""
+  table = Table(title='Ways to choose and to judge', box=box.SIMPLE_HEAD)
+  for name in ('gamma', 'loop', 'tokens', 'ms/round', f'x {loops[0]["loop"]}'):
+    table.add_column(name, justify='right')
+  first: dict[int, float | None] = {}
+  for row in loops:
+    base = first.setdefault(row['gamma'], row['ms_per_round'])
+    both = base and row['ms_per_round']
+    table.add_row(
+        str(row['gamma']),
+        row['loop'],
+        number(row['tokens_per_target_call'], '.2f'),
+        number(row['ms_per_round'], '.2f'),
+        number(row['ms_per_round'] / base if both else None, '.3f'),
+    )
+  return table
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -101,6 +123,14 @@ def notes(result: dict[str, Any]) -> list[str]:
       f'XLA_FLAGS: {result["xla_flags"] or "none"}; repeats '
       + ('interleaved' if result['interleaved'] else 'one process at a time'),
   ]
+  for row in result['rows']:
+    if ragged := row['ragged']:
+      lines.append(
+          f'gamma {row["gamma"]}: {ragged["tokens"]} tokens in '
+          f'{ragged["rounds"]} rounds, the slowest row alone '
+          f'{ragged["slowest_rounds"]}; {ragged["tokens_per_second"]:.1f} '
+          f'tokens/s, {ragged["share"]:.0%} of what its rounds predict'
+      )
   lines += [f'not measured: {k} ({v})' for k, v in result['absent'].items()]
   lines += [f'ERROR in {k}: {v}' for k, v in result['errors'].items()]
   return lines + failures(result)
@@ -117,4 +147,11 @@ def failures(result: dict[str, Any]) -> list[str]:
     )
   if result['planted'] and result['identical'] is False:
     lines.append('FAILED: texts are not those that were planted')
+  for row in result['rows']:
+    ragged = row['ragged']
+    if ragged and ragged['rounds'] != ragged['slowest_rounds']:
+      lines.append(
+          f'FAILED: gamma {row["gamma"]} took {ragged["rounds"]} rounds, its '
+          f'slowest row alone takes {ragged["slowest_rounds"]}'
+      )
   return lines

@@ -3,9 +3,9 @@
 """Worker: our decoders, and the parts they are made of.
 
 Cases: 'autoregressive', 'speculative:GAMMA', where GAMMA may be 'adaptive' or
-'auto', and of the parts 'encode',
-'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a model, and
-'propose:GAMMA'. The parts need the text, so the first case must be
+'auto', 'loop:GAMMA:NAME' with a name of `loops.LOOPS`, and of the parts
+'encode', 'encode_pair', 'block:WIDTH', 'draft_step' where the draft has a
+model, and 'propose:GAMMA'. The parts need the text, so the first case must be
 'autoregressive'.
 """
 
@@ -24,6 +24,7 @@ from t5x_specdec import parameters
 from t5x_specdec import planner
 from t5x_specdec import preparation
 from t5x_specdec import sampling
+from t5x_specdec.benchmarks import loops
 from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import protocol
@@ -96,10 +97,8 @@ class OurWorker(JaxWorker):
   def prepare(self, case: str) -> dict[str, Any]:
     """Compiles a case by running it once."""
     start = time.perf_counter()
-    name, _, gamma = case.partition(':')
-    make = getattr(self, f'_make_{name}')
-    gammas = [int(gamma) if gamma.isdigit() else gamma] if gamma else []
-    self._runners[case] = make(*gammas)
+    name, *options = case.split(':')
+    self._runners[case] = getattr(self, f'_make_{name}')(*options)
     _, results = self._runners[case]()
     seconds = time.perf_counter() - start
     if name == 'autoregressive':
@@ -114,7 +113,9 @@ class OurWorker(JaxWorker):
     steps, results = self._runners[case]()
     answer: dict[str, Any] = {'seconds': (time.perf_counter() - start) / steps}
     if results:
-      answer['tokens'] = [r.tokens[:, 0].tolist() for r in results]
+      # Loops that sample have texts of their own.
+      if not case.startswith('loop:'):
+        answer['tokens'] = [r.tokens[:, 0].tolist() for r in results]
       stats = [r.stats for r in results]
       answer['stats'] = jax.tree.map(
           lambda *x: np.concatenate(x), *stats
@@ -135,6 +136,7 @@ class OurWorker(JaxWorker):
         'temperature': job.temperature,
         'topk': job.topk,
         'topp': job.topp,
+        'max_decode_steps': job.steps,
     }
 
   def _make_autoregressive(self) -> _Runner:
@@ -156,12 +158,27 @@ class OurWorker(JaxWorker):
 
     return run
 
-  def _make_speculative(self, gamma: int | str) -> _Runner:
-    batches = self.job.batches()
-    chosen = self._policy(gamma) if isinstance(gamma, str) else gamma
-    return lambda: (1, [self._speculate(chosen, *batch) for batch in batches])
+  def _make_loop(self, gamma: str, name: str) -> _Runner:
+    return self._make_speculative(gamma, **loops.LOOPS[name])
 
-  def _speculate(self, gamma: int | Policy, inputs, prompts) -> DecodeResult:
+  def _make_speculative(self, gamma: str, **changes: Any) -> _Runner:
+    chosen = int(gamma) if gamma.isdigit() else self._policy(gamma)
+    return lambda: (
+        1,
+        [
+            self._speculate(chosen, *batch, **changes)
+            for batch in self.job.batches()
+        ],
+    )
+
+  def _speculate(
+      self, gamma: int | Policy, inputs, prompts, **changes: Any
+  ) -> DecodeResult:
+    arguments = {
+        **self._arguments(),
+        'verification': self.job.verification,
+        **changes,
+    }
     return jax.device_get(
         t5x_specdec.speculative_decode(
             self._decoder('target'),
@@ -171,8 +188,7 @@ class OurWorker(JaxWorker):
             inputs,
             prompts=prompts,
             gamma=gamma,
-            verification=self.job.verification,
-            **self._arguments(),
+            **arguments,
         )
     )
 
@@ -239,7 +255,8 @@ class OurWorker(JaxWorker):
     text = np.pad(self._text, ((0, 0), (0, width - self._text.shape[1])))
     return text, pieces.spread(first, self._text.shape[1] - 1)
 
-  def _make_block(self, width: int) -> _Runner:
+  def _make_block(self, number: str) -> _Runner:
+    width = int(number)
     text, positions = self._loop(width - 1)
     state = self._encode('target', width - 1, *self.job.batches()[0])
     loop = pieces.blocks(
@@ -265,7 +282,8 @@ class OurWorker(JaxWorker):
     )
     return lambda: (loop(), (len(positions), []))[1]
 
-  def _make_propose(self, gamma: int) -> _Runner:
+  def _make_propose(self, number: str) -> _Runner:
+    gamma = int(number)
     text, positions = self._loop(gamma)
     job, rows = self.job, len(text)
     loop = pieces.proposals(

@@ -37,13 +37,16 @@ class Workload:
     draft: the draft model's, None without one.
     inputs: int32[batches, batch, S], 0 at padding.
     prompts: int32[batches, batch, 1] or None.
-    text_len: length of the texts, prompt included, in tokens.
+    text_len: length of the texts, prompt included, in tokens; the longest's.
     weights: makes the leaves that are timed, over `random_weights`.
     expected: int[batches, batch, text_len], the greedy texts where they are
       known in advance.
     seed: of the random weights.
     kind: of draft, one of `kinds.KINDS`.
     table: file of n-grams, for kinds that have one.
+    steps: tokens to generate in each row, None where they are as many.
+    rounds: how many rounds the slowest row alone needs at a gamma, greedily,
+      where that is known in advance.
   """
 
   target: T5Config
@@ -56,6 +59,8 @@ class Workload:
   seed: int
   kind: str = 'model'
   table: str | None = None
+  steps: list[int] | None = None
+  rounds: Callable[[int], int] | None = None
 
   @property
   def configs(self) -> dict[str, T5Config]:
@@ -89,6 +94,7 @@ class Workload:
         table=self.table,
         inputs=self.inputs.tolist(),
         prompts=None if self.prompts is None else self.prompts.tolist(),
+        steps=self.steps,
         text_len=self.text_len,
         temperature=temperature,
         topk=topk,
@@ -122,6 +128,7 @@ def planted_workload(
     output_len: int,
     dtype: str,
     seed: int,
+    ragged: bool = False,
 ) -> Workload:
   """A pair whose greedy text and acceptance are known in advance.
 
@@ -138,6 +145,8 @@ def planted_workload(
     output_len: tokens to generate in each row.
     dtype: of parameters and activations.
     seed: of everything random.
+    ragged: whether rows end one after the other, the last at `output_len`,
+      the first of n at an n-th of it.
 
   Returns:
     The workload, one batch of it.
@@ -166,6 +175,19 @@ def planted_workload(
   if batch_size > 1:
     prompts = starts[None, :, None]
     expected = np.concatenate([starts[:, None], expected], axis=1)
+  steps = [output_len] * batch_size
+  if ragged:
+    steps = [-(-output_len * (i + 1) // batch_size) for i in range(batch_size)]
+    first = expected.shape[1] - output_len
+    for row, count in zip(expected, steps):
+      row[first + count :] = 0
+
+  def rounds(gamma: int) -> int:
+    pair = planted.PlantedPair({}, {}, *tables)
+    return max(
+        len(pair.rounds(int(start), count, gamma))
+        for start, count in zip(starts, steps)
+    )
 
   def weights() -> Leaves:
     for i, (model, config) in enumerate(zip(('target', 'draft'), models)):
@@ -182,6 +204,8 @@ def planted_workload(
       weights=weights,
       expected=[expected.tolist()],
       seed=seed,
+      steps=steps if ragged else None,
+      rounds=rounds,
   )
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from t5x_specdec import validation
+from t5x_specdec.benchmarks import loops
 from t5x_specdec.benchmarks import results
 from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import sitting
@@ -57,6 +58,15 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
       default=5,
       help='of everything, interleaved where memory allows (default: '
       '%(default)s)',
+  )
+  group.add_argument(
+      '--loops',
+      type=_loops,
+      default=(),
+      metavar='NAME,...',
+      help='time rounds of these too, in turns: greedy; full, topk (40) and '
+      'topp (.9), at temperature 1 with --verification; token and block, full '
+      'by either rule. The first is what the others are held against',
   )
   group.add_argument(
       '--xla_flags',
@@ -123,7 +133,24 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
       help='to generate; checkpoints may end a text earlier (default: '
       '%(default)s)',
   )
+  group.add_argument(
+      '--ragged',
+      action='store_true',
+      help='rows of a planted batch end one after the other, the first of n '
+      'at an n-th of --output_len; our decoders alone, and the rounds that the '
+      'slowest row needs are held against those that were run',
+  )
   options.add_dtype(group)
+
+
+def _loops(text: str) -> tuple[str, ...]:
+  """Different names of `loops.LOOPS`, separated by commas."""
+  names = tuple(text.split(','))
+  if len(set(names)) != len(names) or not set(names) <= set(loops.LOOPS):
+    raise argparse.ArgumentTypeError(
+        f'{text!r}: different ones of {", ".join(loops.LOOPS)}'
+    )
+  return names
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -139,6 +166,14 @@ def _check(args: argparse.Namespace) -> None:
       )
   if not 0 <= args.seed < 2**31:
     raise ValueError(f'--seed must be in [0, 2^31), got {args.seed}')
+  if args.ragged:
+    if args.target not in shapes.SIZES or args.batch_size < 2:
+      raise ValueError(
+          '--ragged needs a planted target and a --batch_size of at least 2, '
+          f'got --target {args.target} and {args.batch_size}'
+      )
+    # Neither is told how long each row of ours may become.
+    args.no_t5x = args.no_hf = True
   validation.check_method(args.temperature, args.topk, args.topp, 1)
   options.check_calibration(args.calibration, args.gamma)
   if not args.no_hf and shutil.which(args.hf_python) is None:
@@ -179,7 +214,7 @@ def make_workload(
           f'{", ".join(shapes.SIZES)}'
       )
     return workloads.planted_workload(
-        args.target, draft, alpha=args.alpha, **common
+        args.target, draft, alpha=args.alpha, ragged=args.ragged, **common
     )
   for name in ('draft', 'vocabulary', 'input'):
     if getattr(args, name) is None:
@@ -232,6 +267,7 @@ def _workers(
   cases += [f'speculative:{gamma}' for gamma in args.gamma]
   for gamma in numbers:
     cases += [f'block:{gamma + 1}', f'propose:{gamma}']
+    cases += [f'loop:{gamma}:{name}' for name in args.loops]
   workers = [
       sitting.Worker('ours', 'worker_ours', tuple(cases), models, jax_process),
       sitting.Worker('bandwidth', 'bandwidth', ('read',), (), jax_process),
@@ -284,7 +320,11 @@ def run(args: argparse.Namespace) -> int:
         tell=lambda text: progress.update(task, description=text, advance=1),
     )
   result = _settings(args, workload) | results.report(
-      record, workload, args.gamma, temperature=args.temperature
+      record,
+      workload,
+      args.gamma,
+      temperature=args.temperature,
+      loops=args.loops,
   )
   table.show(result, Console(stderr=args.json, highlight=False))
   if args.json:
@@ -299,7 +339,7 @@ def _settings(
   planted = workload.expected is not None
   names = (
       'target', 'draft', 'batch_size', 'input_len', 'output_len', 'temperature',
-      'topk', 'topp', 'verification', 'dtype', 'repeats', 'seed',
+      'topk', 'topp', 'verification', 'dtype', 'repeats', 'seed', 'ragged',
   )
   settings = {name: getattr(args, name) for name in names}
   return settings | {
