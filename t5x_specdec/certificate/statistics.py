@@ -75,7 +75,7 @@ def smallest_effect(level: float, freedom: int, samples: int) -> float:
   return math.sqrt(_root(lacks, 1e-6, 1e6) / samples)
 
 
-def _root(f: Callable[[float], float], low: float, high: float) -> float:
+def _root(f: Callable[[float], Any], low: float, high: float) -> float:
   """Where a function of different signs at both ends is 0."""
   found: Any = optimize.brentq(f, low, high)
   return float(found)

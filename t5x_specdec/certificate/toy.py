@@ -63,7 +63,7 @@ def make(inputs: int, seed: int) -> Subject:
   target = _params(seed)
   noise = _params(seed + 1)
   draft = jax.tree.map(
-      lambda ours, other: (0.9 * ours + 0.45 * other), target, noise
+      lambda ours, other: 0.8 * ours + 0.6 * other, target, noise
   )
   rng = np.random.default_rng([seed, 0])
   text = rng.integers(2, _CONFIG.vocab_size, [inputs, 4], dtype=np.int32)

@@ -19,7 +19,7 @@ from t5x_specdec.certificate.statistics import POWER
 from t5x_specdec.certificate.subject import Subject
 
 # One without a filter, one with each, at temperatures on both sides of 1.
-SETTINGS = (Setting(1.0), Setting(0.7, topk=3), Setting(1.3, topp=0.8))
+SETTINGS = (Setting(1.0), Setting(0.5, topk=3), Setting(1.5, topp=0.8))
 GREEDY = Setting(0.0)
 RULES = ('token', 'block')
 # Probability that any check of a right decoder fails, all together.
