@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import os
 import sys
@@ -46,11 +45,14 @@ from jax.experimental import topologies
 
 from t5x_specdec.benchmarks import shapes
 
-_say = functools.partial(print, file=sys.stderr, flush=True)
 
 # What is compiled, the most telling first: rows and drafts per round.
 _CELLS = '1:5,1:3,1:8,8:5,1:1,8:2,4:4,2:6,1:2,1:4,1:6,1:7'
 _ALPHAS = (0.5, 0.62, 0.75, 0.9)
+
+
+def _say(text: str) -> None:
+  print(text, file=sys.stderr, flush=True)
 
 
 def parse() -> argparse.Namespace:
