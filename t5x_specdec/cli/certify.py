@@ -102,7 +102,7 @@ def _add_trial(group: argparse._ArgumentGroup) -> None:
   group.add_argument(
       '--max_decode_len',
       type=int,
-      default=64,
+      default=40,
       metavar='TOKENS',
       help='most tokens to generate (default: %(default)s)',
   )
