@@ -39,7 +39,12 @@ BENCH = {
     'planted_alpha': 0.8,
     'temperature': 0.0,
     'machine': {'cores': 2, 'model': 'a CPU'},
-    'autoregressive': {'step_ms': 10.0, 'encode_ms': 5.0},
+    'batch_size': 1,
+    'autoregressive': {
+        'step_ms': 10.0,
+        'ms_per_token': 12.0 + 5 / 24,
+        'decode_ms_per_token': 12.0,
+    },
     'rows': [
         {
             'gamma': gamma,
@@ -371,7 +376,7 @@ def test_the_timeline_adds_up(files):
   assert (four.name, two.name) == ('gamma = 4', 'gamma = 2')
   last = two.calls[-1]
   assert last.start + last.length == pytest.approx(0.625 + 10 * (0.6 + 1.5))
-  assert standard.calls[0].length == 0.5
+  assert standard.calls[0].length == pytest.approx(0.5)
 
 
 def test_figures_are_drawn_as_computed(capsys, files, tmp_path):

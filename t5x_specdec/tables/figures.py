@@ -84,7 +84,7 @@ def _panels(matplotlib: Any, panels: list[curves.Panel]) -> Any:
       line.set_gid(f'{panel.title}: {line.get_label()}')
     axes.set(xlabel='alpha', ylabel=panel.y, title=panel.title, xlim=(0, 1))
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize='x-small')
   return figure
 
 

@@ -39,7 +39,8 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
     verify, d and v of `theory.improvement`; tokens_per_target_call; expected,
     Theorem 3.8; with_costs, the same with d and v as measured; measured, the
     speed-up over T5X; against_alone, that over our own loop without a draft;
-    and step_ms, encode_ms. What was not measured is None.
+    step_ms of the target; and encode_ms, the encoder's share in a token, which
+    a step gives to each row. What was not measured is None.
 
   Raises:
     FileNotFoundError: there is no such file.
@@ -78,7 +79,11 @@ def _expected(
 
 def _of_bench(result: dict[str, Any]) -> list[Run]:
   """A run for each gamma of a benchmark."""
-  machine = result['machine']
+  machine, alone = result['machine'], result['autoregressive']
+  encode = None
+  if alone['decode_ms_per_token'] is not None:
+    encode = alone['ms_per_token'] - alone['decode_ms_per_token']
+    encode *= result['batch_size']
   pair = f'{result["target"]} with {result["draft"]}'
   if result['planted']:
     pair += f', planted at alpha {result["planted_alpha"]:g}'
@@ -98,8 +103,8 @@ def _of_bench(result: dict[str, Any]) -> list[Run]:
           'with_costs': row['exp'],
           'measured': row['speedup_vs_t5x'],
           'against_alone': row['speedup_vs_autoregressive'],
-          'step_ms': result['autoregressive']['step_ms'],
-          'encode_ms': result['autoregressive']['encode_ms'],
+          'step_ms': alone['step_ms'],
+          'encode_ms': encode,
       }
       for row in result['rows']
   ]
