@@ -45,7 +45,6 @@ from jax.experimental import topologies
 
 from t5x_specdec.benchmarks import shapes
 
-
 # What is compiled, the most telling first: rows and drafts per round.
 _CELLS = '1:5,1:3,1:8,8:5,1:1,8:2,4:4,2:6,1:2,1:4,1:6,1:7'
 _ALPHAS = (0.5, 0.62, 0.75, 0.9)
