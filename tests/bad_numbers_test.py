@@ -146,6 +146,25 @@ def test_a_target_that_overflows_in_float16_says_so():
     np.testing.assert_array_equal(result.stats.nonfinite > 0, failing)
 
 
+@pytest.mark.parametrize('name', ['key', 'value'])
+def test_what_the_cache_cannot_hold_is_said_by_its_token(name):
+  """A key or value that overflows though the residual stream does not."""
+  decoder, params = t5('float16')
+  flat = parameters.flatten(params)
+  (path,) = (
+      path
+      for path in flat
+      if path[:2] == ('decoder', 'layers_0') and path[2] == 'self_attention'
+      and path[3] == name
+  )
+  flat[path] = flat[path] * np.float32(1e5)
+  inputs = jnp.ones([2, 3], jnp.int32)
+  score = jax.jit(decoder.logits)
+  logits = score(parameters.unflatten(flat), inputs, inputs)
+  assert np.all(np.isnan(logits))
+  assert np.all(np.isfinite(score(params, inputs, inputs)))
+
+
 def method(temperature, topk=0, topp=0.0):
   temperature = jnp.asarray(temperature, jnp.float32)
   return sampling.Method(temperature, jnp.int32(topk), jnp.float32(topp))
