@@ -122,19 +122,17 @@ def test_process_restart_and_eight_devices():
     assert found[setting]['eight'] == texts
 
 
-def test_an_adaptive_gamma_looks_at_the_whole_batch():
-  """What docs/trust.md says may differ does: or it should not say so."""
+def test_an_adaptive_gamma_repeats_itself_and_keeps_greedy_texts():
+  """In one batch it is deterministic; at temperature 0 it shows nowhere."""
   policy = Adaptive(gammas=(1, 4), c=0.1)
   rows = np.arange(_ROWS)
   with helpers.quick_compilation():
     together = decode(rows, 'sampled', gamma=policy)
     again = decode(rows, 'sampled', gamma=policy)
-    alone = decode(rows[:1], 'sampled', gamma=policy)
     greedy = decode(rows, 'greedy', gamma=policy)
     fixed = decode(rows, 'greedy')
   np.testing.assert_array_equal(together, again)
   np.testing.assert_array_equal(greedy, fixed)
-  assert alone.shape == (1, 10)
 
 
 if __name__ == '__main__':
