@@ -260,19 +260,19 @@ def accept_block(
     The verdict; `next_token` is drawn from norm(max(0, r_n p_{n+1} - q_{n+1}))
     after n < gamma drafts, or from p after the last one.
   """
+  gamma = drafts.shape[1]
   usable, q = _usable(q, drafts, lengths, p.shape[-1])
   r = joint_ratios(
       jnp.where(usable, _at_drafts(p, drafts), 0.0), _at_drafts(q, drafts)
   )
-  r_rest = r[:, 1:]
-  z = jnp.maximum(r_rest[:, :-1, None] * p[:, 1:-1] - q[:, 1:], 0.0)
-  z = jnp.concatenate([jnp.sum(z, axis=-1), r_rest[:, -1:]], axis=1)
+  q_next = jnp.pad(q, ((0, 0), (0, 1), (0, 0)))
+  z = jnp.sum(jnp.maximum(r[..., None] * p - q_next, 0.0), axis=-1)
   # Drafts end before a law that is not finite, as they do after the last one:
   # that the target fails after a token must not tell against the token.
-  z = jnp.where(jnp.isfinite(z), z, r_rest)
+  z = jnp.where(jnp.all(jnp.isfinite(p), axis=-1), z, r)
   # Where nothing is left and r is 1, p is q and a longer prefix stands anyway.
-  h = jnp.where(r_rest < 1, z / (z + 1 - r_rest), 1.0)
-  stands = _uniform(accept_keys, drafts.shape[1]) < h
+  h = jnp.where(r < 1, z / (z + 1 - r), 1.0)
+  stands = _uniform(accept_keys, gamma) < h[:, 1:]
   accepted = _last(stands, lengths)
   scale = jnp.take_along_axis(r, accepted[:, None], axis=1)[:, 0]
   return _conclude(p, q, accepted, scale, next_keys)

@@ -378,3 +378,17 @@ def test_toy_laws_are_laws():
       assert np.sum(masses) == pytest.approx(1.0)
       assert np.sum(masses > 1e-3) > 20
       assert np.sum(masses**2) > 10 / len(masses)
+
+
+def test_p_values_of_many_rare_cells_are_not_too_small():
+  """Thousands of texts, most expected less than once; right ones must pass."""
+  rng = np.random.default_rng(0)
+  law = rng.dirichlet(np.full(4000, 0.2))
+  counts = rng.multinomial(12_000, law, size=400)
+  found = [statistics.chi_square(row, law * 12_000).p_value for row in counts]
+  for level in (0.1, 0.01):
+    share = np.mean(np.array(found) < level)
+    assert share < level + 4 * np.sqrt(level / 400)
+  assert min(found) > 1e-5
+  wrong = rng.multinomial(12_000, law[::-1])
+  assert statistics.chi_square(wrong, law * 12_000).p_value < 1e-9

@@ -562,6 +562,7 @@ def test_memory_grows_linearly_in_gamma():
         num_decodes=1,
         rescale_log_probs=True,
         verification='block',
+        lenience=1.0,
         trace=False,
     ).compile()
     return compiled.memory_analysis().temp_size_in_bytes

@@ -471,7 +471,8 @@ def _check_help(capsys, path, parser):
         assert name in out
         _check_help(capsys, [*path, name], inner)
     else:
-      assert (action.option_strings or [action.dest])[-1] in out
+      name = action.metavar or action.dest
+      assert (action.option_strings or [name])[-1] in out
 
 
 class TestVocabulary:

@@ -91,6 +91,7 @@ def compiled(batch: int, gamma: int) -> Any:
       num_decodes=1,
       rescale_log_probs=True,
       verification='block',
+      lenience=1.0,
       trace=False,
   ).compile()
 

@@ -99,6 +99,7 @@ def compile_cell(cell: Cell, setting: Setting, device: Any) -> Any:
       num_decodes=1,
       rescale_log_probs=True,
       verification='block',
+      lenience=1.0,
       trace=False,
   ).compile()
 

@@ -82,7 +82,11 @@ def _root(f: Callable[[float], Any], low: float, high: float) -> float:
 
 
 def chi_square(observed: np.ndarray, expected: np.ndarray) -> Outcome:
-  """Chi-square test of counts; the rarest cells are pooled.
+  """Chi-square test of counts.
+
+  Rare cells are pooled with their neighbours in rarity until none expects fewer
+  than `_LEAST_EXPECTED`: the statistic of rarer ones has a longer tail than the
+  chi-square law, and would fail right decoders.
 
   Args:
     observed: int[cells].
@@ -116,12 +120,18 @@ def _pooled_statistic(
   if np.any(observed[expected <= 0] > 0):
     return math.inf, 1
   order = np.argsort(expected, kind='stable')
-  expected, found = expected[order], observed[order].astype(np.float64)
-  pooled = int(np.searchsorted(np.cumsum(expected), _LEAST_EXPECTED)) + 1
-  expected = np.append(expected[pooled:], expected[:pooled].sum())
-  found = np.append(found[pooled:], found[:pooled].sum())
-  if len(found) == 1:
+  starts, total = [0], 0.0
+  for i, count in enumerate(expected[order]):
+    if total >= _LEAST_EXPECTED:
+      starts.append(i)
+      total = 0.0
+    total += count
+  if total < _LEAST_EXPECTED and len(starts) > 1:
+    starts.pop()
+  if len(starts) == 1:
     return 0.0, 1
+  expected = np.add.reduceat(expected[order], starts)
+  found = np.add.reduceat(observed[order].astype(np.float64), starts)
   return float(np.sum((found - expected) ** 2 / expected)), len(found) - 1
 
 
