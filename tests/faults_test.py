@@ -22,7 +22,6 @@ from scipy import stats
 
 import t5x_specdec
 from t5x_specdec import acceptance
-from t5x_specdec import loop
 from t5x_specdec import parameters
 from t5x_specdec import sampling
 from t5x_specdec import T5
@@ -31,7 +30,6 @@ from t5x_specdec.drafts import Chain
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
-from t5x_specdec.gamma import Fixed
 from t5x_specdec.testing import toys
 
 VOCAB, ROWS, LENGTH, PROMPT = 17, 4, 9, 5
@@ -533,38 +531,15 @@ def test_memory_grows_linearly_in_gamma():
       helpers.CONFIGS['t5_1_1'], vocab_size=vocab, emb_dim=8, head_dim=64
   )
 
-  def shape(shape, dtype):
-    return jax.ShapeDtypeStruct(shape, dtype)
-
-  params = parameters.unflatten({
-      path: shape(size, jnp.float32)
-      for path, size in parameters.param_shapes(config).items()
-  })
-
   def temporaries(gamma, length):
-    compiled = loop.decode.lower(
-        params,
-        params,
-        shape([rows, 8], jnp.int32),
-        None,
-        jax.eval_shape(lambda: jax.random.split(jax.random.key(0), rows)),
-        sampling.Method(
-            shape([rows], jnp.float32),
-            shape([], jnp.int32),
-            shape([], jnp.float32),
-        ),
-        shape([], jnp.int32),
-        None,
-        target=T5(config),
-        draft=ModelDraft(T5(config)),
-        max_decode_len=length,
-        policy=Fixed(gamma),
-        num_decodes=1,
-        rescale_log_probs=True,
-        verification='block',
-        lenience=1.0,
-        trace=False,
-    ).compile()
+    compiled = helpers.compile_decode(
+        config,
+        config,
+        batch=rows,
+        input_len=8,
+        text_len=length,
+        gamma=gamma,
+    )
     return compiled.memory_analysis().temp_size_in_bytes
 
   few, some, many = (temporaries(gamma, 8) for gamma in (4, 8, 16))

@@ -14,15 +14,22 @@ import functools
 import json
 import math
 import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_specdec import loop
 from t5x_specdec import parameters
 from t5x_specdec import stacking
+from t5x_specdec.drafts import as_draft
+from t5x_specdec.drafts import NoDraft
+from t5x_specdec.gamma import Fixed
+from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
+from t5x_specdec.sampling import Method
 
 # Heads, head_dim, layers and lengths all differ, so that no two axes of a
 # cache can be taken for each other.
@@ -294,6 +301,49 @@ class Golden:
     blocks = Blocks(**groups.pop('blocks'))
     cases = {name: Case(**fields) for name, fields in groups.items()}
     return cls(T5Config(**meta['config']), meta['seed'], cases, blocks)
+
+
+
+def compile_decode(
+    target: T5Config,
+    draft: T5Config | None,
+    *,
+    batch: int,
+    input_len: int,
+    text_len: int,
+    gamma: int,
+) -> Any:
+  """The whole decode, compiled for shapes; plain decoding without a draft."""
+  spec: Any = jax.ShapeDtypeStruct
+
+  def params(config):
+    return jax.eval_shape(
+        lambda: parameters.init_params(config, jax.random.key(0))
+    )
+
+  return loop.decode.lower(
+      params(target),
+      {} if draft is None else params(draft),
+      spec([batch, input_len], jnp.int32),
+      None,
+      jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch)),
+      Method(
+          temperature=spec([batch], jnp.float32),
+          topk=spec([], jnp.int32),
+          topp=spec([], jnp.float32),
+      ),
+      spec([], jnp.int32),
+      None,
+      target=T5(target),
+      draft=NoDraft() if draft is None else as_draft(T5(draft)),
+      max_decode_len=text_len,
+      policy=Fixed(gamma),
+      num_decodes=1,
+      rescale_log_probs=True,
+      verification='block',
+      lenience=1.0,
+      trace=False,
+  ).compile()
 
 
 class Stock:

@@ -14,19 +14,12 @@ import functools
 import math
 from typing import Any
 
+import helpers
 import hlo
-import jax
-import jax.numpy as jnp
 import pytest
 
-from t5x_specdec import loop
 from t5x_specdec import parameters
-from t5x_specdec.drafts import as_draft
-from t5x_specdec.drafts import NoDraft
-from t5x_specdec.gamma import Fixed
-from t5x_specdec.network import T5
 from t5x_specdec.parameters import T5Config
-from t5x_specdec.sampling import Method
 
 TARGET = T5Config(
     vocab_size=8009,
@@ -69,36 +62,13 @@ pytestmark = pytest.mark.slow
 @functools.cache
 def compiled(batch: int, gamma: int) -> Any:
   """The whole decode, compiled for shapes."""
-  spec: Any = jax.ShapeDtypeStruct
-  draft = as_draft(T5(DRAFT)) if gamma else NoDraft()
-  return loop.decode.lower(
-      _params(TARGET),
-      _params(DRAFT) if gamma else {},
-      spec([batch, INPUTS], jnp.int32),
-      None,
-      jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch)),
-      Method(
-          temperature=spec([batch], jnp.float32),
-          topk=spec([], jnp.int32),
-          topp=spec([], jnp.float32),
-      ),
-      spec([], jnp.int32),
-      None,
-      target=T5(TARGET),
-      draft=draft,
-      max_decode_len=TEXT,
-      policy=Fixed(gamma),
-      num_decodes=1,
-      rescale_log_probs=True,
-      verification='block',
-      lenience=1.0,
-      trace=False,
-  ).compile()
-
-
-def _params(config: T5Config) -> Any:
-  return jax.eval_shape(
-      lambda: parameters.init_params(config, jax.random.key(0))
+  return helpers.compile_decode(
+      TARGET,
+      DRAFT if gamma else None,
+      batch=batch,
+      input_len=INPUTS,
+      text_len=TEXT,
+      gamma=gamma,
   )
 
 

@@ -21,7 +21,6 @@ import numpy as np
 
 import t5x_specdec
 from t5x_specdec import parameters
-from t5x_specdec import planner
 from t5x_specdec import preparation
 from t5x_specdec import sampling
 from t5x_specdec.benchmarks import loops
@@ -194,23 +193,23 @@ class OurWorker(JaxWorker):
 
   def _policy(self, word: str) -> Policy:
     """What 'adaptive' or 'auto' stands for on these inputs."""
-    job = self.job
-    calibration = job.calibration
-    if calibration is None:
-      alpha: Any = 0.0
-      if word == 'auto':
-        sample = self._speculate(on_the_spot.SAMPLE_GAMMA, *job.batches()[0])
-        alpha = sample.stats.summary()['alpha'] or 0.0
-      calibration = on_the_spot.calibrate(
-          self._decoder('target'),
-          self._prepared['target'],
-          self._draft,
-          self._draft_params,
-          rows=len(job.batches()[0][0]),
-          alpha=alpha,
-          verification=job.verification,
-      )
-    return planner.policy(word, calibration, job.verification)
+    job, batch = self.job, self.job.batches()[0]
+
+    def sample() -> Any:
+      result = self._speculate(on_the_spot.SAMPLE_GAMMA, *batch)
+      return result.stats.summary()['alpha']
+
+    return on_the_spot.policy(
+        word,
+        job.calibration,
+        sample,
+        self._decoder('target'),
+        self._prepared['target'],
+        self._draft,
+        self._draft_params,
+        rows=len(batch[0]),
+        verification=job.verification,
+    )
 
   def _encode(self, name: str, gamma: int, inputs, prompts) -> Any:
     """State of a model, or of 'drafts', after the input and the prompt."""

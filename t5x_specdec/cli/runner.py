@@ -19,7 +19,6 @@ from rich.progress import Progress
 
 import t5x_specdec
 from t5x_specdec import pair as pairs
-from t5x_specdec import planner
 from t5x_specdec import sampling
 from t5x_specdec import validation
 from t5x_specdec.benchmarks import on_the_spot
@@ -158,16 +157,17 @@ def decode_lines(
 
   gamma = args.gamma
   if isinstance(gamma, str):
-    calibration = args.calibration or on_the_spot.calibrate(
+    gamma = on_the_spot.policy(
+        gamma,
+        args.calibration,
+        sample,
         target.decoder,
         target.params,
         pair.draft,
         pair.draft_params,
         rows=args.batch_size,
-        alpha=(sample() or 0.0) if gamma == 'auto' else 0.0,
         verification=args.verification,
     )
-    gamma = planner.policy(gamma, calibration, args.verification)
   ours = _Decoder(
       functools.partial(speculative, gamma=gamma), args.repeats
   )
