@@ -12,8 +12,9 @@ were drawn from. Two rules:
   drafts are judged together, at the same cost, and never fewer stand on
   average.
 
-They leave the next token to be drawn by itself, when p and q are needed no
-more; `accept_tokens` and `accept_block` do both. At temperature 0 the two are one, `accept_greedy`.
+They leave the next token to be drawn by itself, when p and q have left their
+room; `accept_tokens` and `accept_block` do both. At temperature 0 the two rules
+are one, `accept_greedy`.
 
 Under lenience (Appendix A.5) the output's law is NOT the target's any more:
 `judge_tokens` with `lenience` below 1, `accept_near_best` at temperature 0.
@@ -308,7 +309,7 @@ def judge_block(
   z = jnp.sum(rest, axis=-1)
   # Drafts end before a law that is not finite, as they do after the last one:
   # that the target fails after a token must not tell against the token.
-  finite = jnp.isfinite(jnp.sum(p[:, :-1], axis=-1))
+  finite = jnp.isfinite(jnp.sum(p, axis=-1))[:, :-1]
   z = jnp.where(usable & finite, z, r[:, :-1])
   z = jnp.append(z, r[:, -1:], axis=1)
   # Where nothing is left and r is 1, p is q and a longer prefix stands anyway.

@@ -181,6 +181,7 @@ def _cutoff(logits: jax.Array, method: Method) -> jax.Array:
     return jnp.sum(jnp.where(by_rank, kept(cutoff), mass), axis=-1) >= goal
 
   keep = kept(_largest(holds, values.shape[:-1]))
+  # Tempered anew: to store it beside the search takes more.
   return jnp.min(_temper(logits, method), axis=-1, where=keep, initial=jnp.inf)
 
 
@@ -203,7 +204,6 @@ def law(logits: jax.Array, method: Method) -> jax.Array:
       logits,
       method,
   )
-  # Tempered once more, which takes less than to store it beside the search.
   tempered = _temper(logits, method)
   below = tempered < cutoff[..., None]
   probs = jax.nn.softmax(jnp.where(below, _FILTERED, tempered))

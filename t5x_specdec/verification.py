@@ -87,7 +87,6 @@ def verify(
     The verdict, the tokens it emits int32[rows, gamma + 1] (those past
     `accepted` + 1 are meaningless) and their scores, float32 of that shape.
   """
-
   drafts, lengths = proposal.tokens, proposal.lengths
   all_greedy = jnp.all(method.greedy)
 
