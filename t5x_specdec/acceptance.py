@@ -349,8 +349,8 @@ JUDGES = {'token': judge_tokens, 'block': judge_block}
 def _in_one(judge: Callable[..., Judgement]) -> Callable[..., Verdict]:
   """A rule that draws, too: `next_keys`, key[rows], follow `accept_keys`."""
 
-  def accept(p, q, drafts, lengths, accept_keys, next_keys, **options):
-    judgement = judge(p, q, drafts, lengths, accept_keys, **options)
+  def accept(p, q, drafts, lengths, accept_keys, next_keys, *lenience):
+    judgement = judge(p, q, drafts, lengths, accept_keys, *lenience)
     return judgement.conclude(next_keys)
 
   return accept
