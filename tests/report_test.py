@@ -12,6 +12,7 @@ import pytest
 
 from t5x_specdec.cli import main
 from t5x_specdec.report import figures
+from t5x_specdec.report import page as page_module
 from t5x_specdec.report import run as runs
 
 ATTACK = '</script><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -295,8 +296,8 @@ def test_text_of_a_run_is_never_markup(tmp_path):
     assert 'style' not in found and not any(
         name.startswith('on') for name in found
     ), tag
-  inputs = [text for _, text in document.all('p', **{'class': 'input'})]
-  assert inputs == [f'Input: {ATTACK}', 'Input: short']
+  inputs = [text for _, text in document.all('bdi')]
+  assert inputs == [ATTACK, 'short']
 
 
 def test_a_long_run_shows_some_texts_and_says_so(tmp_path):
@@ -307,6 +308,31 @@ def test_a_long_run_shows_some_texts_and_says_so(tmp_path):
   assert 'The first 100 of 102 texts' in text
   [(_, embedded)] = document.all('script', id='values')
   assert json.loads(embedded)['histogram']['counted'] == [102, 0, 204]
+
+
+def test_long_texts_are_shown_up_to_a_number_of_rounds(tmp_path, monkeypatch):
+  monkeypatch.setattr(page_module, 'MOST_ROUNDS', 7)
+  many = [RECORDS[0] | {'line': i} for i in range(1, 5)]
+  text = write(tmp_path, many).read_text(encoding='utf-8')
+  assert len(Document(text).all('article')) == 2
+  assert 'The first 2 of 4 texts' in text
+  monkeypatch.setattr(page_module, 'MOST_ROUNDS', 1)
+  text = write(tmp_path, many).read_text(encoding='utf-8')
+  assert len(Document(text).all('article')) == 1
+
+
+def test_half_a_character_is_no_reason_to_fail(tmp_path):
+  records = copy.deepcopy(RECORDS)
+  records[0]['trace'][0]['pieces'][0] = ' \ud83d'
+  assert '>?</button>' in write(tmp_path, records).read_text(encoding='utf-8')
+
+
+def test_a_resumed_run_is_one_run():
+  """Its parts were timed again, and gave other times."""
+  records = copy.deepcopy(RECORDS)
+  records[1]['run']['parts_ms']['step'] = 9.0
+  run = parsed(records)
+  assert len(run.texts) == 2 and run.about['parts_ms']['step'] == 2.0
 
 
 def test_decodes_of_one_input_stand_apart(tmp_path):
@@ -469,6 +495,23 @@ def test_keys_reach_tokens_and_show_their_detail(page):
   # One stop a text: Tab goes on to the next one.
   page.press('Tab')
   assert page.evaluate(FOCUSED) == 'a'
+
+
+def test_texts_from_right_to_left(opened, tmp_path):
+  """Tokens stand in the order of reading, and arrows go where they point."""
+  records = copy.deepcopy(RECORDS[:1])
+  records[0]['trace'][0].update(
+      pieces=[' \u05e9\u05dc', ' \u05d5\u05dd'], next_piece='\u05d0'
+  )
+  page, _ = opened
+  page.resize(360, 740)
+  page.open(write(tmp_path, records).as_uri())
+  tab_to_a_token(page)
+  left = 'document.activeElement.getBoundingClientRect().left'
+  first = page.evaluate(left)
+  page.press('ArrowLeft')
+  assert page.evaluate(FOCUSED) == '\u05d5\u05dd'
+  assert page.evaluate(left) < first
 
 
 def test_the_mouse_shows_the_detail_and_lights_the_round(page):
