@@ -217,6 +217,7 @@ def test_what_was_not_measured_alike_is_said(capsys, tmp_path):
   text = run(capsys, 'plan', *paths).out
   assert 'Not measured alike, in target, temperature.' in text
   assert '[/b]0 :smile: with small' in text
+  assert f'Best: small of {paths[1]}. Draft 4' in text
   assert 'Not measured' not in run(capsys, 'plan', *paths[:2] * 2).out
 
 

@@ -411,6 +411,20 @@ def test_bad_input_is_one_line_and_status_2(name, tmp_path, capsys):
   assert not page.exists()
 
 
+def test_an_output_that_cannot_be_written_is_told_at_once(tmp_path, capsys):
+  """Of `calibrate`, too, which would have measured for minutes by then."""
+  source = tmp_path / 'run.jsonl'
+  source.write_text(json.dumps(RECORDS[0]))
+  for output, message in (
+      (tmp_path, 'is a folder'),
+      (tmp_path / 'none' / 'file', 'there is no folder'),
+  ):
+    for command in (['report', str(source)], ['calibrate', '--target', 'demo']):
+      assert main.main([*command, '-o', str(output)]) == 2
+      (error,) = capsys.readouterr().err.splitlines()
+      assert str(output) in error and message in error
+
+
 @pytest.fixture(scope='module')
 def opened(tmp_path_factory):
   """The page in Chromium, and its address."""

@@ -140,7 +140,11 @@ def run(args: argparse.Namespace) -> int:
       console.print(
           f'Not measured alike, in {", ".join(unlike)}.', soft_wrap=True
       )
-    console.print(f'Best: {best["draft"]}. {_advice(best)}', soft_wrap=True)
+    name = best['draft']
+    # Drafts from two checkpoints may both be called `model`.
+    if [plan['draft'] for plan in plans].count(name) > 1:
+      name += f' of {args.calibration[plans.index(best)]}'
+    console.print(f'Best: {name}. {_advice(best)}', soft_wrap=True)
   if args.json:
     print(json.dumps(best | {'plans': plans} if len(plans) > 1 else best))
   return 0
