@@ -21,7 +21,10 @@ import subprocess
 import sys
 import tempfile
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import planner
+from t5x_specdec.calibration import Calibration
+from t5x_specdec.resampling import Estimate
 
 
 def run(*arguments: str) -> dict:
@@ -38,10 +41,10 @@ def run(*arguments: str) -> dict:
 
 
 def compare(
-    calibration: planner.Calibration, alpha: float, measured: dict
+    calibration: Calibration, alpha: float, measured: dict
 ) -> list[dict]:
   """Predictions beside measurements, one row per gamma."""
-  known = dataclasses.replace(calibration, alpha=planner.Estimate(alpha))
+  known = dataclasses.replace(calibration, alpha=Estimate(alpha))
   predicted = {row['gamma']: row for row in planner.plan(known)['rows']}
   rows = []
   for row in measured['rows']:
@@ -94,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
       path = str(pathlib.Path(folder) / 'calibration.json')
       run('calibrate', *common, '--alpha', '0.5', '--output', path)
-      calibration = planner.read(path)
+      calibration = calibrations.read(path)
     for alpha in args.alpha:
       measured = run(
           'bench', *common, '--alpha', str(alpha), '--no_t5x', '--no_hf'

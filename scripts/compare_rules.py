@@ -111,10 +111,10 @@ def main() -> None:
           verification=rule,
           samples=args.samples,
       )
-      low, high = found.tokens_interval
+      tokens = found.tokens_per_call
       print(
-          f'| {gamma} | {rule} | {found.alpha:.3f} | '
-          f'{found.tokens_per_call:.3f} | [{low:.3f}, {high:.3f}] |',
+          f'| {gamma} | {rule} | {found.alpha.value:.3f} | '
+          f'{tokens.value:.3f} | [{tokens.low:.3f}, {tokens.high:.3f}] |',
           flush=True,
       )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
-from t5x_specdec import planner
+from t5x_specdec import calibration as calibrations
 from t5x_specdec.benchmarks import calibrate
 from t5x_specdec.benchmarks import costs
 from t5x_specdec.benchmarks import pieces
@@ -18,7 +18,7 @@ from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.pair import read_demo_pair
-from t5x_specdec.planner import Estimate
+from t5x_specdec.resampling import Estimate
 
 
 def planted(batch_size=1):
@@ -90,7 +90,7 @@ def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
       '--repeats', '1', '-o', path, '--json',
   ])
   assert status == 0
-  found = planner.read(path)
+  found = calibrations.read(path)
   assert json.loads(capsys.readouterr().out) == found.json()
   assert (found.target, found.draft) == ('tiny', 'tiny')
   assert found.gammas == [0, 1, 2]

@@ -103,6 +103,8 @@ def test_drafts_come_back():
   early = [entry for entry in trace if 100 < entry.position < LENGTH // 2]
   drafting = sum(1 for entry in early if entry.drafted)
   assert 0 < drafting < 0.2 * len(early)
+  gammas = np.bincount([entry.gamma for entry in trace], minlength=11)
+  np.testing.assert_array_equal(gammas, result.stats.rounds_by_gamma[0, 0])
 
 
 def test_the_fastest_gamma_of_a_known_rate():

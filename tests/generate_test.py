@@ -264,6 +264,7 @@ def test_traced_lines_hold_their_rounds_and_make_a_report(
     costs = one['parts_ms'].values()
     assert all(np.all(np.array(cost) > 0) for cost in costs)
     assert one['batch_ms'] > 0 and one['batch_alone_ms'] > 0
+    assert one['batch_alone_tokens'] > 0
 
   status = main.main(['report', str(output), '-o', str(page), '--json'])
   assert status == 0 and page.exists()

@@ -70,7 +70,7 @@ def show(result: dict[str, Any], console: Console) -> None:
   table = Table(
       title='Tokens per target call, speed-ups, and what steps cost',
       box=box.SIMPLE_HEAD,
-      padding=(0, 0, 0, 1),
+      padding=0,  # 80 columns are all used
   )
   for name in _COLUMNS:
     table.add_column(name, justify='right', no_wrap=True)

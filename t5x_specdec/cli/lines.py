@@ -52,6 +52,11 @@ def check_output(output: str | None, source: str | None) -> None:
   folder = os.path.dirname(os.path.abspath(output))
   if not os.path.isdir(folder):
     raise ValueError(f'--output {output}: there is no folder {folder}')
+  if os.path.isdir(output):
+    raise ValueError(f'--output {output} is a folder')
+  # Before what is to be written has been computed.
+  if not os.access(output if os.path.exists(output) else folder, os.W_OK):
+    raise ValueError(f'--output {output} cannot be written')
   both = source not in (None, '-') and os.path.exists(output)
   if both and os.path.samefile(str(source), output):
     raise ValueError(f'--output {output} is the --input')

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from t5x_specdec import planner
+from t5x_specdec import calibration
 from t5x_specdec.drafts import kinds
 
 # Instead of a number of drafts.
@@ -175,7 +175,7 @@ def check_calibration(path: str | None, gammas: list[int | str]) -> None:
     raise ValueError(
         f'--calibration {path} is for --gamma {" or ".join(GAMMA_WORDS)}'
     )
-  planner.read(path)
+  calibration.read(path)
 
 
 def add_sampling(

@@ -69,6 +69,7 @@ class _Decoder:
     self._repeats = repeats
     self._shapes: set[tuple[int, ...]] = set()
     self.last_seconds: float | None = None
+    self.last_tokens: int | None = None
     self.seconds = 0.0
     self.tokens = 0
     self.first_seconds = 0.0
@@ -87,9 +88,10 @@ class _Decoder:
     stats = jax.tree.map(lambda x: x[:real], result.stats)
     self.stats.append(stats)
     self.last_seconds = statistics.median(timings) if timings else None
+    self.last_tokens = int(stats.emitted.sum())
     if self.last_seconds is not None:
       self.seconds += self.last_seconds
-      self.tokens += int(stats.emitted.sum())
+      self.tokens += self.last_tokens
     return result
 
   def _timed(
@@ -193,6 +195,7 @@ def decode_lines(
               'batch': batch['start'] // args.batch_size,
               'batch_ms': _milliseconds(ours),
               'batch_alone_ms': _milliseconds(baseline),
+              'batch_alone_tokens': baseline.last_tokens,
           }
         write(record)
       progress.advance(task, batch['real'])
