@@ -43,8 +43,8 @@ def _check_exists(model: str, path: str) -> None:
   """Raises before anything is created: a directory or TensorFlow's files."""
   if not path or not (gfile.exists(path) or gfile.exists(f'{path}.index')):
     raise FileNotFoundError(
-        f'{model} checkpoint {path}: no such checkpoint (set by '
-        f'{_BINDINGS[model]})'
+        f'{model} checkpoint {path}: no such checkpoint, or it cannot be read '
+        f'(set by {_BINDINGS[model]})'
     )
 
 
