@@ -148,6 +148,7 @@ def last_words(done) -> str:
             'ValueError: draft checkpoint cut/checkpoint_1: cannot be restored',
         ),
     ],
+    ids=['gamma', 'temperature', 'checkpoint'],
 )
 def test_a_run_ends_with_what_is_wrong(binding, value, words, runs):
   cut = runs.folder / 'cut/checkpoint_1'
