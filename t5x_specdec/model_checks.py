@@ -71,7 +71,8 @@ def _check_values(bound: Mapping[str, Any]) -> None:
   Each value beside such as leave it alone: a call may give others of its own.
   """
   values = {'temperature': 1.0, 'topk': 0, 'topp': 0.0, 'verification': 'token'}
-  values |= {'lenience': 1.0, 'max_decode_steps': None, 'eos_id': 1} | bound
+  values |= {'lenience': 1.0, 'max_decode_steps': None, 'eos_id': 1}
+  values |= bound
   sampling = values['temperature'], values['topk'], values['topp']
   batch = max(np.size(sampling[0]), np.size(values['max_decode_steps']))
   validation.check_method(*sampling, batch)
