@@ -66,7 +66,7 @@ def options(decode_fn: Callable[..., Any]) -> set[str]:
 
 
 def _check_values(bound: Mapping[str, Any]) -> None:
-  """Refuses what a decode would, which comes after a restore of hours.
+  """Refuses what a decode would, which comes only after the restore.
 
   Each value beside such as leave it alone: a call may give others of its own.
   """
