@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import random
 import re
+import sys
 
 from demo_training import data
 from demo_training import drafting
@@ -29,6 +30,7 @@ import numpy as np
 from t5x_specdec import resampling
 from t5x_specdec import speculative_decode
 from t5x_specdec.cli import demo
+from t5x_specdec.cli import exits
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
@@ -145,7 +147,7 @@ def copy(args: argparse.Namespace) -> None:
       )
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -162,9 +164,8 @@ def main() -> None:
       choices=kinds.KINDS,
       default=['unigram', 'bigram', 'lookup', 'model'],
   )
-  args = parser.parse_args()
-  args.function(args)
+  return parser
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), lambda args: args.function(args)))

@@ -253,11 +253,11 @@ def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
   topk, topp = _known('topk', topk), _known('topp', topp)
   if topk is not None:
     if not _is_integer(topk) or topk.ndim or not 0 <= topk < 2**31:
-      raise ValueError(f'topk must be an integer >= 0, got {topk!r}')
+      raise ValueError(f'topk must be an integer >= 0, got {topk}')
   if topp is not None and (
       topp.ndim or not _is_real(topp) or not 0 <= topp <= 1
   ):
-    raise ValueError(f'topp must be a number in [0, 1], got {topp!r}')
+    raise ValueError(f'topp must be a number in [0, 1], got {topp}')
   if topk and topp:
     raise ValueError(
         'At most one of `topp` or `topk` may be non-zero, got '

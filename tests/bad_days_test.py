@@ -256,6 +256,63 @@ def test_nothing_else_is_written_and_nothing_unpickled(folder, tmp_path):
   assert after == before
 
 
+_RUN_ALL = _WATCH.replace(
+    'status = main.main()',
+    'import json; status = max(map(main.main, json.loads(sys.argv[1])))',
+)
+
+
+@pytest.mark.slow
+def test_no_command_writes_elsewhere(folder, tmp_path):
+  """In a folder that is none of theirs, without a home."""
+  for name in ('tmp', 'work', 'out'):
+    (tmp_path / name).mkdir()
+  out = tmp_path / 'out'
+  calibration, counted, page, texts = (
+      str(out / name) for name in ('c.json', 'n.npz', 'page.html', 'texts')
+  )
+  commands = [
+      generate_test.arguments(folder, output=texts, trace=True),
+      ['report', texts, '--output', page],
+      ['demo', '--n', '1'],
+      ['certify', '--target', 'toy', '--samples', '200'],
+      ['tables', '--only', '1'],
+      [
+          *('ngram', 'build', '--order', '1', '--output', counted),
+          *('--vocabulary', str(folder / 'words.model')),
+          *('--input', str(folder / 'input.txt')),
+      ],
+      [
+          *('calibrate', '--target', 'tiny', '--draft', 'tiny'),
+          *('--alpha', '0.5', '--gamma', '1', '--repeats', '1'),
+          *('--output_len', '8', '--output', calibration),
+      ],
+      ['plan', '--calibration', calibration],
+  ]
+  done = subprocess.run(
+      [sys.executable, '-c', _RUN_ALL, json.dumps(commands)],
+      cwd=tmp_path / 'work',
+      env=environment(
+          HOME=str(tmp_path / 'none'),
+          TMPDIR=str(tmp_path / 'tmp'),
+          PYTHONDONTWRITEBYTECODE='1',
+      ),
+      capture_output=True,
+      text=True,
+      check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  told = {
+      line
+      for line in done.stdout.split('\n')
+      if line.startswith(('writes ', 'os.', 'shutil.', 'unpickles '))
+  }
+  named = {calibration, counted, page, texts}
+  assert told - {f'writes {os.devnull}'} == {f'writes {x}' for x in named}
+  assert not (tmp_path / 'none').exists()
+  assert {str(x) for x in tmp_path.rglob('*') if x.is_file()} == named
+
+
 def _damage(path: pathlib.Path, rng: np.random.Generator) -> None:
   """Flips a bit of a file, or cuts it."""
   data = bytearray(path.read_bytes())
