@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import numbers
 import os
 from typing import Any
 
@@ -44,6 +45,19 @@ class Estimate:
   value: float
   low: float | None = None
   high: float | None = None
+
+  def __post_init__(self):
+    found = (self.value, self.low, self.high)
+    _check('estimates', [found[0], *(x for x in found[1:] if x is not None)])
+
+
+def _check(name: str, found: Any, *, above: bool = False) -> None:
+  """Raises ValueError unless all are finite numbers >= 0, or above it."""
+  for x in found:
+    real = isinstance(x, numbers.Real) and not isinstance(x, bool)
+    if not (real and 0 <= x < np.inf and (x or not above)):
+      least = '> 0' if above else '>= 0'
+      raise ValueError(f'{name} must be finite and {least}, got {x!r}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,15 +111,36 @@ class Calibration:
             f'{name} must be one for each of gammas={self.gammas}, got {size}'
         )
     rising = list(self.gammas) == sorted(set(self.gammas))
-    if not rising or not self.gammas or self.gammas[0] != 0:
+    whole = all(
+        isinstance(gamma, numbers.Integral) and not isinstance(gamma, bool)
+        for gamma in self.gammas
+    )
+    if not rising or not whole or not self.gammas or self.gammas[0] != 0:
       raise ValueError(f'gammas must rise from 0, got {self.gammas}')
-    costs = np.add(self.d, self.v)
-    if not (np.all(np.isfinite(costs)) and np.all(costs > 0)):
-      raise ValueError(f'costs d + v must be positive, got {costs.tolist()}')
     if not 0 <= self.alpha.value <= 1:
       raise ValueError(f'alpha must be in [0, 1], got {self.alpha.value}')
     if unknown := set(self.tokens) - set(_RULES):
       raise ValueError(f'tokens must be by {_RULES}, got {sorted(unknown)}')
+    self._check_numbers()
+
+  def _check_numbers(self) -> None:
+    """A file may hold anything, and what is divided by must not be 0."""
+    _check('d', self.d)
+    _check('v', self.v, above=True)
+    for rule, found in self.tokens.items():
+      _check(f'tokens by {rule}s', [x.value for x in found], above=True)
+    encode = self.encode_ms
+    if encode is not None:
+      _check('encode_ms', [encode[name] for name in ('target', 'pair')])
+    for name, above in (
+        ('c', False), ('c_hat', False), ('step_ms', True), ('text_len', True)
+    ):
+      if (x := getattr(self, name)) is not None:
+        _check(name, [x], above=above)
+    for name in ('settings', 'parameters', 'memory_bytes', 'machine'):
+      if not isinstance(getattr(self, name), dict | None):
+        raise ValueError(f'{name} must be an object')
+    _check('temperature', [self.settings.get('temperature', 0)])
 
   def json(self) -> dict[str, Any]:
     """The object that `write` writes."""
@@ -129,7 +164,7 @@ def read(path: str | os.PathLike[str]) -> Calibration:
     raise ValueError(f'{path} is no calibration: `calibrate` writes them')
   if (version := fields.pop('version', None)) != VERSION:
     raise ValueError(
-        f'{path} is of version {version}, and this reads {VERSION}: run '
+        f'{path} is of version {version!r}, and this reads {VERSION}: run '
         '`calibrate` again'
     )
   try:
@@ -139,7 +174,9 @@ def read(path: str | os.PathLike[str]) -> Calibration:
         for rule, estimates in fields['tokens'].items()
     }
     return Calibration(**fields)
-  except (KeyError, TypeError, AttributeError, ValueError) as error:
+  except KeyError as error:
+    raise ValueError(f'{path} has no {error}') from None
+  except (TypeError, AttributeError, ValueError) as error:
     raise ValueError(f'{path}: {error}') from None
 
 
