@@ -275,10 +275,14 @@ def _sample(
       slowest = np.array([c.rounds.max() for c in counters])
       tokens[rule].append(planner.ratio_estimate(longest, slowest))
       if rule == 'token':
-        alpha = planner.ratio_estimate(
-            np.concatenate([c.overlap[:, 0] for c in counters]),
-            np.concatenate([c.judged[:, 0] for c in counters]),
+        overlap, judged = (
+            np.concatenate([getattr(c, name)[:, 0] for c in counters])
+            for name in ('overlap', 'judged')
         )
+        # Lookup may have found nothing in any of the texts.
+        alpha = Estimate(0.0)
+        if judged.any():
+          alpha = planner.ratio_estimate(overlap, judged)
         text_len = float(longest.mean())
   if greedy:
     tokens['block'] = tokens['token']  # the two are one
