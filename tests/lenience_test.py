@@ -271,10 +271,23 @@ def test_a_lenient_run_says_so():
   assert 'lenient' not in decode(1.0).stats.counters()
 
 
-@pytest.mark.parametrize('bad', [0.0, -1, 1.5, np.nan, 'half', True, None])
+@pytest.mark.parametrize(
+    'bad', [0.0, -1, 1.5, np.nan, np.inf, 1e-40, 'half', True, None]
+)
 def test_what_is_no_lenience_is_refused(bad):
   with pytest.raises(ValueError, match=r'lenience must be .* in \(0, 1\]'):
     decode.__wrapped__(bad, rows=2)
+
+
+def test_the_smallest_lenience_accepts_everything_and_says_so():
+  summary = decode(float(np.finfo(np.float32).eps), rows=64).stats.summary()
+  assert summary['alpha'] == summary['alpha_empirical'] == 1.0
+  assert summary['exact'] is False
+
+
+def test_a_traced_lenience_is_refused():
+  with pytest.raises(ValueError, match='lenience must be a number'):
+    jax.jit(lambda lenience: decode.__wrapped__(lenience, rows=2))(0.5)
 
 
 def test_blocks_are_not_judged_leniently():
