@@ -121,6 +121,7 @@ def test_resume_touches_no_other_file(
   assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_gamma_measured_anew_may_be_another(
     folder, capsys, tmp_path, monkeypatch
 ):

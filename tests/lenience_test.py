@@ -19,6 +19,7 @@ import t5x_specdec
 from t5x_specdec import acceptance
 from t5x_specdec import sampling
 from t5x_specdec import theory
+from t5x_specdec import validation
 from t5x_specdec.testing import toys
 
 LENIENCES = (0.5, 0.3, 0.1)
@@ -279,10 +280,12 @@ def test_what_is_no_lenience_is_refused(bad):
     decode.__wrapped__(bad, rows=2)
 
 
-def test_the_smallest_lenience_accepts_everything_and_says_so():
-  summary = decode(float(np.finfo(np.float32).eps), rows=64).stats.summary()
-  assert summary['alpha'] == summary['alpha_empirical'] == 1.0
-  assert summary['exact'] is False
+def test_at_the_smallest_lenience_every_draft_stands():
+  least = float(np.finfo(np.float32).eps)
+  assert validation.checked_lenience(least, 'token') == least
+  _, accepted, overlap = first_tokens(least, rows=1000)
+  assert np.all(accepted == 1)
+  np.testing.assert_allclose(overlap, 1.0, rtol=1e-5)
 
 
 def test_a_traced_lenience_is_refused():
