@@ -55,7 +55,7 @@ def _check(name: str, found: Any, *, above: bool = False) -> None:
   """Raises ValueError unless all are finite numbers >= 0, or above it."""
   for x in found:
     real = isinstance(x, numbers.Real) and not isinstance(x, bool)
-    if not (real and 0 <= x < np.inf and (x or not above)):
+    if not (real and 0 <= float(x) < np.inf and (x or not above)):
       least = '> 0' if above else '>= 0'
       raise ValueError(f'{name} must be finite and {least}, got {x!r}')
 
