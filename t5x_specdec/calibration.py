@@ -77,12 +77,18 @@ class Calibration:
             f'{len(one)}'
         )
     rising = list(self.gammas) == sorted(set(self.gammas))
-    whole = all(isinstance(gamma, numbers.Integral) for gamma in self.gammas)
+    whole = all(
+        isinstance(gamma, numbers.Integral) and not isinstance(gamma, bool)
+        for gamma in self.gammas
+    )
     if not rising or not whole or not self.gammas or self.gammas[0] != 0:
       raise ValueError(f'gammas must rise from 0, got {self.gammas}')
     for name in ('target', 'draft'):
       if not isinstance(getattr(self, name), str):
         raise ValueError(f'{name} must be a name, got {getattr(self, name)}')
+    for name in ('settings', 'parameters', 'memory_bytes', 'machine'):
+      if not isinstance(getattr(self, name), dict | None):
+        raise ValueError(f'{name} must be an object')
     if unknown := set(self.tokens) - set(RULES):
       raise ValueError(f'tokens must be by {RULES}, got {sorted(unknown)}')
     if not 0 <= self.alpha.value <= 1:
@@ -96,6 +102,9 @@ class Calibration:
     for gamma, v in zip(self.gammas, self.v):
       if v <= 0:
         raise ValueError(f'v must be positive, got {v} at gamma {gamma}')
+    for name in ('step_ms', 'text_len'):  # None where costs were given
+      if getattr(self, name) == 0:
+        raise ValueError(f'{name} must be positive, got 0')
     if self.encode_ms and set(self.encode_ms) != {'target', 'pair'}:
       raise ValueError(
           f'encode_ms must be of target and pair, got {self.encode_ms}'
@@ -135,7 +144,7 @@ def read(path: str | os.PathLike[str]) -> Calibration:
     raise ValueError(f'{path} is no calibration: `calibrate` writes them')
   if (version := fields.pop('version', None)) != VERSION:
     raise ValueError(
-        f'{path} is of version {version}, and this reads {VERSION}: run '
+        f'{path} is of version {version!r}, and this reads {VERSION}: run '
         '`calibrate` again'
     )
   try:

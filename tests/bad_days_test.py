@@ -23,8 +23,10 @@ import pytest
 
 from t5x_specdec import loop
 from t5x_specdec import pair
+from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.cli import main
 from t5x_specdec.cli import setup
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 # Two checkpoints, a vocabulary and 7 lines of text.
@@ -117,6 +119,22 @@ def test_resume_touches_no_other_file(
   with pytest.raises(AssertionError, match=message):
     raise AssertionError(err)
   assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_a_gamma_measured_anew_may_be_another(
+    folder, capsys, tmp_path, monkeypatch
+):
+  """Then samples are others, and the error says what would keep them."""
+  output = tmp_path / 'out.jsonl'
+  options = SAMPLED | {'draft': 'lookup', 'gamma': 'auto', 'output': output}
+  found = iter([Fixed(0), Fixed(2)])
+  monkeypatch.setattr(on_the_spot, 'policy', lambda *_, **__: next(found))
+  assert run(capsys, folder, **options)[0] == 0
+  written = output.read_bytes()
+  status, _, err = run(capsys, folder, resume=True, **options)
+  assert status == 2 and output.read_bytes() == written
+  assert 'or --gamma auto measured other costs: with --calib' in one_line(err)
 
 
 def test_resume_needs_a_file(folder, capsys):

@@ -4,6 +4,7 @@
 
 import json
 
+import helpers
 import jax
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
 from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.pair import read_demo_pair
 from t5x_specdec.resampling import Estimate
 
@@ -156,6 +158,26 @@ def test_a_sample_of_the_demo_pair():
       alpha = total['overlap'] / total['judged']
       assert found.alpha.value == pytest.approx(alpha, rel=1e-5)
       assert found.text_len == pytest.approx(total['emitted'] / 3)
+
+
+def test_a_draft_that_says_nothing_has_alpha_0(monkeypatch):
+  """Lookup, where no text repeats anything."""
+  plain = t5x_specdec.speculative_decode
+
+  def decode(*args, gamma, verification, **options):
+    del gamma, verification
+    return plain(*args, gamma=Fixed(0), verification='token', **options)
+
+  monkeypatch.setattr(t5x_specdec, 'speculative_decode', decode)
+  workload = planted()
+  pair = calibrate.pair(workload)
+  method = {'temperature': 0.0, 'topk': 0, 'topp': 0.0}
+  with helpers.quick_compilation():
+    alpha, tokens, _ = calibrate._sample(
+        pair, workload.inputs, 12, (2,), method, 0, lambda text: None
+    )
+  assert alpha == Estimate(0.0)
+  assert [found.value for found in tokens['token']] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

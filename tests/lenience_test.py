@@ -19,6 +19,7 @@ import t5x_specdec
 from t5x_specdec import acceptance
 from t5x_specdec import sampling
 from t5x_specdec import theory
+from t5x_specdec import validation
 from t5x_specdec.testing import toys
 
 LENIENCES = (0.5, 0.3, 0.1)
@@ -271,10 +272,25 @@ def test_a_lenient_run_says_so():
   assert 'lenient' not in decode(1.0).stats.counters()
 
 
-@pytest.mark.parametrize('bad', [0.0, -1, 1.5, np.nan, 'half', True, None])
+@pytest.mark.parametrize(
+    'bad', [0.0, -1, 1.5, np.nan, np.inf, 1e-40, 'half', True, None]
+)
 def test_what_is_no_lenience_is_refused(bad):
   with pytest.raises(ValueError, match=r'lenience must be .* in \(0, 1\]'):
     decode.__wrapped__(bad, rows=2)
+
+
+def test_at_the_smallest_lenience_every_draft_stands():
+  least = float(np.finfo(np.float32).eps)
+  assert validation.checked_lenience(least, 'token') == least
+  _, accepted, overlap = first_tokens(least, rows=1000)
+  assert np.all(accepted == 1)
+  np.testing.assert_allclose(overlap, 1.0, rtol=1e-5)
+
+
+def test_a_traced_lenience_is_refused():
+  with pytest.raises(ValueError, match='lenience must be a number'):
+    jax.jit(lambda lenience: decode.__wrapped__(lenience, rows=2))(0.5)
 
 
 def test_blocks_are_not_judged_leniently():

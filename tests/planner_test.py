@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans follow from their figures, and bad figures are told."""
 
+import argparse
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ from t5x_specdec import calibration as calibrations
 from t5x_specdec import planner
 from t5x_specdec import resampling
 from t5x_specdec import theory
+from t5x_specdec.benchmarks import machine
+from t5x_specdec.benchmarks import shapes
 from t5x_specdec.calibration import Calibration
 from t5x_specdec.cli import main
+from t5x_specdec.cli import options
 from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.resampling import Estimate
@@ -262,6 +267,15 @@ def test_files_are_read_as_they_were_written(tmp_path):
         ({'encode_ms': {'target': 1.0}}, 'encode_ms must be of target and'),
         ({'settings': {'temperature': 'hot'}}, "temperature must .* 'hot'"),
         ({'settings': []}, 'c.json'),
+        ({'version': '1'}, "is of version '1', and this reads 1"),
+        ({'gammas': [0, True, 2]}, 'gammas must rise from 0'),
+        ({'d': [0.0, -0.1, 0.5]}, 'd at gamma 2 must be >= 0 and fin'),
+        ({'d': 'abc'}, "d at gamma 0 must be >= 0 and finite, got 'a'"),
+        ({'v': [1.0, np.nan, 2.0]}, 'v at gamma 2 must be >= 0 and finite'),
+        ({'c': 'x'}, "c must be >= 0 and finite, got 'x'"),
+        ({'step_ms': 0}, 'step_ms must be positive, got 0'),
+        ({'text_len': 0}, 'text_len must be positive, got 0'),
+        ({'machine': 'mine'}, 'machine must be an object'),
         ({'tokens': {'words': [{'value': 1.0}] * 3}}, r"got \['words'\]"),
         ({'alpha': 0.5}, 'c.json'),
         ({'unknown': 1}, 'unknown'),
@@ -275,6 +289,40 @@ def test_files_of_no_use_are_refused(tmp_path, change, message):
   path.write_text('{')
   with pytest.raises(ValueError, match='is not JSON'):
     calibrations.read(path)
+
+
+def test_a_calibration_of_something_else_is_warned_of(capsys, tmp_path):
+  path = tmp_path / 'c.json'
+  here = machine.describe()
+  config = shapes.SIZES['tiny']
+  count = shapes.parameter_count(config)
+  fields: dict[str, Any] = {
+      'parameters': {'target': count, 'draft': count},
+      'machine': here,
+      'settings': {'batch_size': 1, 'dtype': 'float32', 'temperature': 0.0}
+      | {'topk': 0, 'topp': 0.0},
+  }
+  args = argparse.Namespace(calibration=path, **fields['settings'])
+  both = {'target': config, 'draft': config}
+
+  def warning(configs=both, **change):
+    dataclasses.replace(MEASURED, **fields | change).write(path)
+    options.warn_of_calibration(args, configs)
+    return capsys.readouterr().err
+
+  assert not warning()
+  # Numbers that were given are of no pair and no machine.
+  assert not warning(parameters=None, machine=None, settings={})
+  assert f"parameters {{'target': {count}, 'draft': {count}}} (here" in warning(
+      {'target': config}
+  )
+  text = warning(
+      machine=here | {'cores': 0}, settings={'batch_size': 8, 'topk': 0}
+  )
+  assert text.startswith(f'WARNING: --calibration {path} was measured with ')
+  assert f'cores 0 (here {here["cores"]}), batch_size 8 (here 1): ' in text
+  args.calibration = None
+  assert not warning({})
 
 
 def test_intervals_cover_where_drafts_of_a_text_hang_together():

@@ -275,12 +275,14 @@ def _sample(
       slowest = np.array([c.rounds.max() for c in counters])
       tokens[rule].append(resampling.ratio(longest, slowest))
       if rule == 'token':
-        judged = np.concatenate([c.judged[:, 0] for c in counters])
-        overlap = np.concatenate([c.overlap[:, 0] for c in counters])
-        # Where nothing was drafted nothing stood.
-        alpha = (
-            resampling.ratio(overlap, judged) if any(judged) else Estimate(0.0)
+        overlap, judged = (
+            np.concatenate([getattr(c, name)[:, 0] for c in counters])
+            for name in ('overlap', 'judged')
         )
+        # Lookup may have found nothing in any of the texts.
+        alpha = Estimate(0.0)
+        if judged.any():
+          alpha = resampling.ratio(overlap, judged)
         text_len = float(longest.mean())
   if greedy:
     tokens['block'] = tokens['token']  # the two are one

@@ -124,6 +124,12 @@ def notes(result: dict[str, Any]) -> list[str]:
       + ('interleaved' if result['interleaved'] else 'one process at a time'),
   ]
   for row in result['rows']:
+    if row['gamma'] == 'auto':
+      # One number, whatever it is: all rounds were at it.
+      rounds = row['rounds_by_gamma']
+      chosen = rounds.index(max(rounds))
+      told = '' if chosen else ': drafts do not pay here, decoded plainly'
+      lines.append(f'gamma auto is {chosen}{told}')
     if ragged := row['ragged']:
       lines.append(
           f'gamma {row["gamma"]}: {ragged["tokens"]} tokens in '

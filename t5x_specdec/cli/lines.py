@@ -40,12 +40,15 @@ def read(path: str, flag: str = '--input') -> list[str]:
   return lines
 
 
-def check_output(output: str | None, source: str | None) -> None:
+def check_output(
+    output: str | None, source: str | None, flag: str = '--input'
+) -> None:
   """Raises ValueError where the output cannot be written or is the input.
 
   Args:
     output: the file to write, None for standard output.
     source: the file that is read; - or None for none.
+    flag: the argument that named it, for errors.
   """
   if output is None:
     return
@@ -59,7 +62,7 @@ def check_output(output: str | None, source: str | None) -> None:
     raise ValueError(f'--output {output} cannot be written')
   both = source not in (None, '-') and os.path.exists(output)
   if both and os.path.samefile(str(source), output):
-    raise ValueError(f'--output {output} is the --input')
+    raise ValueError(f'--output {output} is the {flag}')
 
 
 def finished(output: str, lines: list[str]) -> tuple[list[dict[str, Any]], int]:

@@ -54,6 +54,11 @@ def check(pair: Setup, args: argparse.Namespace) -> None:
   validation.check_draft(pair.target.decoder, pair.draft, pair.draft_params)
   validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
   validation.check_method(args.temperature, args.topk, args.topp, 1)
+  models = {'target': pair.target, 'draft': pair.draft_model}
+  flags.warn_of_calibration(
+      args,
+      {name: model.decoder.config for name, model in models.items() if model},
+  )
 
 
 class _Decoder:
@@ -352,7 +357,9 @@ def describe(summary: dict[str, Any]) -> str:
   if summary['gamma'] == 0:
     text.append('drafts do not pay here: decoded plainly, at gamma 0')
   if summary['gamma'] == 'adaptive':
-    text.append(f'rounds by gamma: {summary["rounds_by_gamma"]}')
+    rounds = enumerate(summary['rounds_by_gamma'])
+    shares = (f'{count} at gamma {gamma}' for gamma, count in rounds if count)
+    text.append(f'calls: {", ".join(shares)}')
   if summary['nonfinite']:
     text.append(
         f'WARNING: the target gave NaN or inf in {summary["nonfinite"]} rounds'
