@@ -6,7 +6,6 @@ import dataclasses
 import json
 from typing import Any
 
-import helpers
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,11 +29,10 @@ from t5x_specdec.testing import toys
 
 @pytest.fixture(autouse=True)
 def compile_anew():
-  """The loop is compiled with what a test has planted, and quickly."""
+  """The loop is compiled with what a test has planted."""
   decode: Any = loop.decode
   decode.clear_cache()
-  with helpers.quick_compilation():
-    yield
+  yield
   decode.clear_cache()
 
 

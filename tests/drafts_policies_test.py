@@ -10,7 +10,6 @@ in a large one gamma would be nearly constant and no policy could do harm.
 import dataclasses
 import functools
 
-import helpers
 import jax
 import jax.numpy as jnp
 import laws
@@ -119,12 +118,6 @@ CASES = [
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
 each_case = pytest.mark.parametrize('draft, policy, rule', CASES)
-
-
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
 
 
 @functools.partial(jax.jit, static_argnames=('draft', 'policy', 'rule'))

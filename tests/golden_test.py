@@ -26,12 +26,6 @@ from t5x_specdec import T5
 _NOISE = {'t5_1_0': 0.2, 't5_1_1': 0.12, 'decoder_only': 0.12}
 
 
-@pytest.fixture(autouse=True)
-def quick_if_slow(request):
-  with helpers.quick_compilation('slow' in request.keywords):
-    yield
-
-
 @functools.cache
 def load(name: str) -> helpers.Golden:
   return helpers.Golden.load(name)
@@ -96,8 +90,12 @@ def decode_alone(golden, case, **changes):
 
 
 def some_slow(rows, quick):
+  """One row as users compile it, all others quickly but not every day."""
   return [
-      pytest.param(*row, marks=() if row in quick else pytest.mark.slow)
+      pytest.param(
+          *row,
+          marks=pytest.mark.optimized if row in quick else pytest.mark.slow,
+      )
       for row in rows
   ]
 

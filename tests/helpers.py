@@ -62,11 +62,21 @@ NO_EOS = 10_000
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 
 
+# Whether the environment asks for it, as `make check` does.
+_ALWAYS_QUICK = jax.config.read('jax_disable_most_optimizations')
+
+
 @contextlib.contextmanager
 def quick_compilation(quick: bool = True) -> Iterator[None]:
-  """Turns XLA's optimizations off: it then compiles twice as fast."""
+  """Turns XLA's optimizations off: it then compiles twice as fast.
+
+  So it is in every test but those marked `optimized` or `t5x`.
+
+  Args:
+    quick: False for a test of what users run.
+  """
   before = jax.config.read('jax_disable_most_optimizations')
-  jax.config.update('jax_disable_most_optimizations', quick or before)
+  jax.config.update('jax_disable_most_optimizations', quick or _ALWAYS_QUICK)
   try:
     yield
   finally:
