@@ -26,6 +26,14 @@ from t5x_specdec import T5
 _NOISE = {'t5_1_0': 0.2, 't5_1_1': 0.12, 'decoder_only': 0.12}
 
 
+def _some_slow(daily, rows):
+  """One as users compile it, the others quickly and not every day."""
+  return [
+      pytest.param(*row.values, marks=row.marks or pytest.mark.optimized)
+      for row in helpers.some_slow([daily], rows)
+  ]
+
+
 @functools.cache
 def load(name: str) -> helpers.Golden:
   return helpers.Golden.load(name)
@@ -89,17 +97,6 @@ def decode_alone(golden, case, **changes):
   )
 
 
-def some_slow(rows, quick):
-  """One row as users compile it, all others quickly but not every day."""
-  return [
-      pytest.param(
-          *row,
-          marks=pytest.mark.optimized if row in quick else pytest.mark.slow,
-      )
-      for row in rows
-  ]
-
-
 def test_golden_holds_what_it_is_for():
   rows = zeros = early = in_prompt = limited = cut = 0
   for name in helpers.CONFIGS:
@@ -125,9 +122,7 @@ def test_golden_holds_what_it_is_for():
   assert cut >= 5
 
 
-@pytest.mark.parametrize(
-    'name', [*some_slow([('t5_1_0',), ('decoder_only',)], []), 't5_1_1']
-)
+@pytest.mark.parametrize('name', _some_slow('t5_1_1', helpers.CONFIGS))
 def test_autoregressive(name):
   golden = load(name)
   for key in ('main', 'holes'):
@@ -167,7 +162,7 @@ _GRID = [
 
 @pytest.mark.parametrize(
     ('name', 'gamma', 'batch'),
-    some_slow(_GRID, [('t5_1_1', 4, 4)]),
+    _some_slow(('t5_1_1', 4, 4), _GRID),
 )
 def test_speculative(name, gamma, batch):
   golden = load(name)

@@ -7,7 +7,7 @@ The upper half needs no T5X. `Stock` at the end imports it when it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from t5x_specdec import loop
 from t5x_specdec import parameters
@@ -62,7 +63,7 @@ NO_EOS = 10_000
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 
 
-# Whether the environment asks for it, as `make check` does.
+# Whether the environment asks for it, as `scripts/mutants.py` does.
 _ALWAYS_QUICK = jax.config.read('jax_disable_most_optimizations')
 
 
@@ -81,6 +82,25 @@ def quick_compilation(quick: bool = True) -> Iterator[None]:
     yield
   finally:
     jax.config.update('jax_disable_most_optimizations', before)
+
+
+def some_slow(daily: Collection[Any], rows: Iterable[Any]) -> list[Any]:
+  """Parameters of a test, of which `make check` takes some.
+
+  Args:
+    daily: those that are not slow.
+    rows: all, each a value or a tuple of them.
+
+  Returns:
+    What `pytest.mark.parametrize` takes.
+  """
+  return [
+      pytest.param(
+          *(row if isinstance(row, tuple) else [row]),
+          marks=() if row in daily else pytest.mark.slow,
+      )
+      for row in rows
+  ]
 
 
 def random_params(config: T5Config, seed: int) -> PyTree:
