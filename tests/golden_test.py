@@ -151,10 +151,10 @@ def test_no_limit_and_no_prompts():
   check(result, part, 'neither')
 
 
-# Every gamma and every batch size, with T5 1.0 and 1.1.
+# Every gamma and every batch size up to 8, with T5 1.0 and 1.1 in turn.
 _GRID = [
-    *[('t5_1_0', gamma, 9 - gamma) for gamma in range(1, 9)],
-    *[('t5_1_1', gamma, gamma) for gamma in range(1, 9)],
+    *[('t5_1_0', gamma, 9 - gamma) for gamma in range(1, 9, 2)],
+    *[('t5_1_1', gamma, gamma - 1) for gamma in range(2, 9, 2)],
     ('decoder_only', 2, 7),
     ('decoder_only', 5, 4),
 ]
@@ -162,7 +162,7 @@ _GRID = [
 
 @pytest.mark.parametrize(
     ('name', 'gamma', 'batch'),
-    _some_slow(('t5_1_1', 4, 4), _GRID),
+    _some_slow(('t5_1_1', 4, 3), _GRID),
 )
 def test_speculative(name, gamma, batch):
   golden = load(name)
