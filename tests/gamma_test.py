@@ -8,6 +8,7 @@ Time is counted, not measured: 1 for a call of the target and c for a draft step
 
 import itertools
 
+from helpers import some_slow
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def gain(alphas, c):
   return best / (rounds @ (1 + c * np.arange(len(rounds)))) - 1, rounds
 
 
-@pytest.mark.parametrize('c', [0.05, 0.2])
+@pytest.mark.parametrize('c', some_slow([0.2], [0.05, 0.2]))
 def test_adaptive_gamma_against_the_best_fixed_one(c):
   """Little is lost where acceptance stays, and much gained where it changes."""
   for alpha in (0.5, 0.75, 0.9):
