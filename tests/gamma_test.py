@@ -19,6 +19,7 @@ from t5x_specdec import theory
 from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import as_policy
 from t5x_specdec.gamma import Fixed
+from t5x_specdec.stats import Stats
 from t5x_specdec.testing import toys
 
 LENGTH = 1500
@@ -150,6 +151,15 @@ def test_numbers_are_policies():
   for bad in (Fixed, Adaptive, 'auto', None, 0, 1.0):
     with pytest.raises(ValueError, match='gamma must be an integer >= 1'):
       as_policy(bad)
+
+
+def test_a_number_stays_what_it_is():
+  policy = Fixed(3)
+  state = policy.init()
+  for _ in range(2):
+    assert policy.gammas[policy.choose(state)] == 3
+    state = policy.update(state, Stats.zeros(1, 3))
+  assert state == policy.init()
 
 
 def fastest(right, c):

@@ -5,14 +5,17 @@
 import types
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from t5x_specdec.drafts import Chain
+from t5x_specdec.drafts import chain
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
+from t5x_specdec.drafts import Proposal
 from t5x_specdec.testing import toys
 
 DECODER = toys.ScriptDecoder(9)
@@ -54,11 +57,35 @@ def test_tables_are_of_one_vocabulary():
 
 def test_what_a_chain_knows_of_its_drafts():
   lookup, model = PromptLookup(), ModelDraft(DECODER)
-  chain = Chain(lookup, model)
-  assert chain.vocab_size == Chain(model, lookup).vocab_size == 9
+  both = Chain(lookup, model)
+  assert both.vocab_size == Chain(model, lookup).vocab_size == 9
   assert Chain(lookup, lookup).vocab_size is None
-  assert Chain(lookup, lookup).may_abstain and not chain.may_abstain
-  chain.check({'first': {}, 'then': SCRIPT})
+  assert Chain(lookup, lookup).may_abstain and not both.may_abstain
+  both.check({'first': {}, 'then': SCRIPT})
+
+
+@pytest.mark.parametrize('soft', [['first'], ['then'], ['first', 'then']])
+def test_rows_of_a_chain_keep_their_laws(soft):
+  """A draft that is certain has one where the other has one, too."""
+  tokens = {'first': jnp.array([[1, 2], [3, 0]]),
+            'then': jnp.array([[0, 1], [2, 3]])}
+  lengths = {'first': jnp.array([2, 0]), 'then': jnp.array([1, 2])}
+  laws = {name: np.eye(4)[ids] for name, ids in tokens.items()}
+  for seed, name in enumerate(soft):
+    laws[name] = np.random.default_rng(seed).dirichlet(np.ones(4), [2, 2])
+  made = {
+      name: Proposal(
+          tokens[name],
+          lengths[name],
+          jnp.asarray(laws[name]) if name in soft else None,
+      )
+      for name in tokens
+  }
+  found = chain._select(jnp.array([True, False]), made['first'], made['then'])
+  np.testing.assert_array_equal(found.tokens, [[1, 2], [2, 3]])
+  np.testing.assert_array_equal(found.lengths, [2, 2])
+  np.testing.assert_allclose(found.q[0], laws['first'][0], rtol=1e-6)
+  np.testing.assert_allclose(found.q[1], laws['then'][1], rtol=1e-6)
 
 
 def test_what_makes_no_chain_is_refused():
