@@ -35,12 +35,6 @@ run = generate_test.run
 _ROOT = pathlib.Path(__file__).parents[1]
 
 
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
-
-
 def one_line(err: str) -> str:
   """The error, which is all there is."""
   (line,) = err.strip().splitlines()
@@ -259,6 +253,8 @@ def test_nothing_else_is_written_and_nothing_unpickled(folder, tmp_path):
           TMPDIR=str(tmp_path / 'tmp'),
           XDG_CACHE_HOME=str(tmp_path / 'home'),
           PYTHONDONTWRITEBYTECODE='1',
+          # That of these tests, which is in a folder of its own.
+          JAX_ENABLE_COMPILATION_CACHE='0',
       ),
       capture_output=True,
       text=True,

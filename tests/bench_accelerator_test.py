@@ -67,8 +67,7 @@ def run(monkeypatch, capsys, *flags):
   argv = ['bench_accelerator', '--size=tiny', '--json', '--inputs=8', *flags]
   monkeypatch.setattr(sys, 'argv', argv)
   bench = importlib.import_module('bench_accelerator')
-  with helpers.quick_compilation():
-    status = bench.main(bench._parser().parse_args())
+  status = bench.main(bench._parser().parse_args())
   return status, json.loads(capsys.readouterr().out)
 
 

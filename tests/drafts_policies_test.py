@@ -10,7 +10,7 @@ in a large one gamma would be nearly constant and no policy could do harm.
 import dataclasses
 import functools
 
-import helpers
+from helpers import some_slow
 import jax
 import jax.numpy as jnp
 import laws
@@ -118,13 +118,11 @@ CASES = [
 ]
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
-each_case = pytest.mark.parametrize('draft, policy, rule', CASES)
-
-
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
+# Each draft once a day, under one policy after the other.
+DAILY = [CASES[3 * i + i % 3] for i in range(len(DRAFTS))]
+each_case = pytest.mark.parametrize(
+    'draft, policy, rule', some_slow(DAILY, CASES)
+)
 
 
 @functools.partial(jax.jit, static_argnames=('draft', 'policy', 'rule'))
@@ -232,7 +230,9 @@ SCRIPT_DRAFTS = {
 SCRIPT_DRAFTS['chain'] = chain(LOOKUP, SCRIPT_DRAFTS['model'])
 
 
-@pytest.mark.parametrize('policy', ['fixed_3', 'adaptive', 'contrary'])
+@pytest.mark.parametrize(
+    'policy', some_slow(['adaptive'], ['fixed_3', 'adaptive', 'contrary'])
+)
 @pytest.mark.parametrize('draft', SCRIPT_DRAFTS)
 def test_greedy_texts_lengths_and_progress(draft, policy):
   """EOS at every place; prompts, also with gaps, and lengths of each row."""
@@ -340,8 +340,10 @@ class InTurn:
 
 
 @pytest.mark.parametrize('temperature', [0.0, 1.0])
-@pytest.mark.parametrize('policy', [Fixed(3), InTurn()])
-@pytest.mark.parametrize('first', [None, Sometimes()])
+@pytest.mark.parametrize('policy', some_slow([InTurn()], [Fixed(3), InTurn()]))
+@pytest.mark.parametrize(
+    'first', some_slow([Sometimes()], [None, Sometimes()])
+)
 def test_a_model_that_sat_out_has_read_all_it_missed(
     first, policy, temperature
 ):

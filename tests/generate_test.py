@@ -226,16 +226,15 @@ def test_traced_lines_hold_their_rounds_and_make_a_report(
     folder, capsys, tmp_path
 ):
   output, page = tmp_path / 'run.jsonl', tmp_path / 'report.html'
-  with helpers.quick_compilation():
-    status, _, _ = run(
-        capsys,
-        folder,
-        trace=True,
-        compare=True,
-        output=output,
-        temperature=1.0,
-        num_decodes=2,
-    )
+  status, _, _ = run(
+      capsys,
+      folder,
+      trace=True,
+      compare=True,
+      output=output,
+      temperature=1.0,
+      num_decodes=2,
+  )
   assert status == 0
   records = [json.loads(line) for line in output.read_text().splitlines()]
   vocabulary = Vocabulary(folder / 'words.model')

@@ -56,7 +56,7 @@ HELD = 7.25
 CASES = [(1, 0), (1, 1), (1, 4), (3, 1), (3, 4), (3, 0)]
 
 # Optimized for real: half a minute for all.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimized]
 
 
 @functools.cache

@@ -9,9 +9,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
 import t5x_specdec
+from t5x_specdec.certificate import statistics
 from t5x_specdec.drafts import Proposal
 from t5x_specdec.testing import toys
 
@@ -141,23 +141,6 @@ def p_value(
     The p value (0.0 if an output appears that has no probability) and the total
     variation distance between frequencies and law.
   """
-  texts, counts = np.unique(outputs, axis=0, return_counts=True)
-  observed = {
-      tuple(int(t) for t in text): int(count)
-      for text, count in zip(texts, counts)
-  }
-  samples = len(outputs)
-  if any(text not in law for text in observed):
-    return 0.0, 1.0
-  names = sorted(law, key=lambda text: law[text])
-  expected = np.array([law[text] * samples for text in names])
-  found = np.array([observed.get(text, 0) for text in names], np.float64)
-  distance = 0.5 * np.abs(found - expected).sum() / samples
-  # Pool the rarest outputs until the pool is large enough for the test.
-  pooled = int(np.searchsorted(np.cumsum(expected), 10.0)) + 1
-  expected = np.append(expected[pooled:], expected[:pooled].sum())
-  found = np.append(found[pooled:], found[:pooled].sum())
-  if len(found) == 1:
-    return 1.0, distance
-  expected *= found.sum() / expected.sum()
-  return float(stats.chisquare(found, expected).pvalue), distance
+  observed, expected = statistics.joint_table(outputs, law)
+  distance = 0.5 * np.abs(observed - expected).sum() / len(outputs)
+  return statistics.chi_square(observed, expected).p_value, float(distance)

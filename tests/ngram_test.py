@@ -165,12 +165,22 @@ def test_what_is_no_table_is_refused(tmp_path):
     np.savez(path, shape=np.asarray(good), **{**arrays, name: leaf})
     with pytest.raises(ValueError, match='is not an n-gram table'):
       ngram.load(path)
+  np.savez(path, shape=np.asarray(good), more=params['tokens'], **arrays)
+  with pytest.raises(ValueError, match="arrays .*'more'"):
+    ngram.load(path)
   np.save(tmp_path / 'table.npy', params['tokens'])
   with pytest.raises(ValueError, match='table.npy is not an n-gram table'):
     ngram.load(tmp_path / 'table.npy')
   np.savez(path, tokens=np.zeros(3))
   with pytest.raises(ValueError, match='is not an n-gram table'):
     ngram.load(path)
+
+
+def test_arrays_of_a_table_are_of_one_length():
+  draft, params = ngram.count(texts(), 7, 2)
+  for change in ({'counts': params['counts'][:-1]}, {'ends': None}):
+    with pytest.raises(ValueError, match='not an n-gram table, shapes'):
+      draft.check(params | change)
 
 
 def test_ids_are_integers():

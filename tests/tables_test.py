@@ -295,17 +295,16 @@ def test_alphas_along_a_text_by_definition(temperature):
   method = sampling.Method(
       jnp.full([3], temperature), jnp.int32(0), jnp.float32(0)
   )
-  with helpers.quick_compilation():
-    found = measure._overlaps(
-        target.decoder,
-        (('model', draft.decoder), ('bigram', bigram)),
-        target.params,
-        {'model': draft.params, 'bigram': bigram.prepare(counts)},
-        None,
-        text,
-        ends,
-        method,
-    )
+  found = measure._overlaps(
+      target.decoder,
+      (('model', draft.decoder), ('bigram', bigram)),
+      target.params,
+      {'model': draft.params, 'bigram': bigram.prepare(counts)},
+      None,
+      text,
+      ends,
+      method,
+  )
   before = np.pad(text[:, :-1], ((0, 0), (1, 0)))
   ours = target.decoder.logits(target.params, None, before)
   theirs = {'model': draft.decoder.logits(draft.params, None, before)}
@@ -337,8 +336,7 @@ def test_a_draft_that_is_the_target_always_stands():
       folder, pair=dataclasses.replace(folder.pair, draft=folder.pair.target)
   )
   for temperature in (0, 1):
-    with helpers.quick_compilation():
-      found = measure.agreement(folder, temperature, 100)
+    found = measure.agreement(folder, temperature, 100)
     assert found.tokens >= 100
     for alpha in found.alphas['model']:
       for figure in dataclasses.astuple(alpha):
