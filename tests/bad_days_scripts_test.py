@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import helpers
+import jax
 import numpy as np
 import pytest
 
@@ -46,7 +47,10 @@ def start(module, monkeypatch, capsys):
     status = exits.run_script(script._parser(), script.main)
     return status, *capsys.readouterr()
 
-  return run
+  before = jax.config.jax_compilation_cache_dir
+  yield run
+  # Scripts that train have one, which later tests would fill.
+  jax.config.update('jax_compilation_cache_dir', before)
 
 
 def test_every_script_ends_in_one_line():

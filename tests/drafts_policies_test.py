@@ -42,44 +42,12 @@ def chain(first, then):
   return Chain(first[0], then[0]), {'first': first[1], 'then': then[1]}
 
 
-@dataclasses.dataclass(frozen=True)
-class Argmax:
-  """A draft that takes another one's most likely token, and is certain of it.
-
-  Its q is one-hot, whatever the temperature.
-  """
-
-  of: ngram.Ngram
-
-  has_encoder = None
-  may_abstain = False
-
-  @property
-  def vocab_size(self):
-    return self.of.vocab_size
-
-  def check(self, params):
-    self.of.check(params)
-
-  def prepare(self, params):
-    return self.of.prepare(params)
-
-  def init(self, params, inputs, prompt, max_len):
-    return self.of.init(params, inputs, prompt, max_len)
-
-  def propose(self, *args):
-    method = args[4]
-    greedy = method.replace(temperature=jnp.zeros_like(method.temperature))
-    proposal, state = self.of.propose(*args[:4], greedy, *args[5:])
-    return proposal.replace(q=None), state
-
-
 NGRAM = ngram.count(CORPUS, laws.VOCAB, 2)
 # A draft and its parameters.
 DRAFTS = {
     'model': MODEL,
     'ngram': NGRAM,
-    'ngram_argmax': (Argmax(NGRAM[0]), NGRAM[1]),
+    'ngram_argmax': (dataclasses.replace(NGRAM[0], argmax=True), NGRAM[1]),
     'one_hot': (laws.OneHotDraft(), {}),
     'lookup': LOOKUP,
     'chain': chain(LOOKUP, MODEL),
