@@ -74,10 +74,13 @@ def _share_compilations(config: pytest.Config) -> None:
 
   Most of the tests' time goes into compiling, and workers, files and the
   processes that tests start compile many a program again. Where JAX is told of
-  a cache of the user's own it is left to that one.
+  a cache of the user's own it is left to that one. Tests that need T5X, some
+  over several processes or meshes, were never tried with a cache: where they
+  run there is none.
   """
   is_worker = hasattr(config, 'workerinput')
-  if is_worker or 'JAX_COMPILATION_CACHE_DIR' in os.environ:
+  given = 'JAX_COMPILATION_CACHE_DIR' in os.environ
+  if is_worker or given or not config.stash[_MISSING]:
     return
   config.stash[_COMPILED] = tempfile.mkdtemp(prefix='t5x_specdec_compiled_')
   os.environ['JAX_COMPILATION_CACHE_DIR'] = config.stash[_COMPILED]
@@ -92,7 +95,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  _share_compilations(config)
   checkouts = os.environ.get('T5X_CHECKOUTS', '')
   folders = list(_folders(checkouts))
   if folders:
@@ -103,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f'T5X_CHECKOUTS={checkouts!r} lacks a checkout of {", ".join(missing)}.'
     )
   config.stash[_MISSING] = missing
+  _share_compilations(config)
 
 
 def pytest_collection_modifyitems(

@@ -26,8 +26,9 @@ def exact(tables, prompt=(), length=laws.LENGTH, **method):
   return toys.enumerate_outputs(law, length, prompt=prompt)
 
 
-# Enough for the planted faults and for noise that rows share.
-FEWER = laws.SAMPLES // 4
+# Enough for the planted faults, the smallest of which a quarter does not show,
+# and for noise that rows share.
+FEWER = laws.SAMPLES // 2
 
 both_rules = pytest.mark.parametrize('rule', ['token', 'block'])
 # Most of these draw for longer than they compile, and share two compilations.
@@ -37,7 +38,7 @@ optimized = pytest.mark.optimized
 @optimized
 @both_rules
 @pytest.mark.parametrize('gamma', some_slow([3], [1, 2, 3, 5]))
-@pytest.mark.parametrize('name', some_slow(laws.EACH_KIND, METHODS))
+@pytest.mark.parametrize('name', some_slow(['plain', 'topp'], METHODS))
 def test_soft_drafts(name, gamma, rule):
   tables = laws.toy_tables()
   outputs = laws.sample(

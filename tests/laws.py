@@ -35,8 +35,6 @@ METHODS = {
     'cold_topp': {'temperature': 0.8, 'topk': 0, 'topp': 0.85},
     'greedy': {'temperature': 0.0, 'topk': 0},
 }
-# One with no filter, one with each, and none of the law's randomness.
-EACH_KIND = ('plain', 'cold_topk', 'topp', 'greedy')
 
 
 def toy_tables(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -82,7 +82,9 @@ def texts_on_devices() -> dict[str, dict[str, list[list[int]]]]:
   }
 
 
-@pytest.mark.parametrize('rule', ['token', 'block'])
+@pytest.mark.parametrize(
+    'rule', helpers.some_slow(['block'], ['token', 'block'])
+)
 def test_batch_composition_and_order(rule):
   everything = np.arange(_ROWS)
   for setting in _SETTINGS:
