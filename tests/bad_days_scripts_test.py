@@ -20,8 +20,8 @@ import jax
 import numpy as np
 import pytest
 
+from t5x_specdec import calibration
 from t5x_specdec import parameters
-from t5x_specdec import planner
 from t5x_specdec.cli import exits
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -304,7 +304,7 @@ def test_rows_so_far_of_a_plan_that_is_interrupted(
       'whole_call_error': 0.0,
   }
   monkeypatch.setattr(check_plan, 'run', run)
-  monkeypatch.setattr(planner, 'read', lambda path: None)
+  monkeypatch.setattr(calibration, 'read', lambda path: None)
   monkeypatch.setattr(check_plan, 'compare', lambda *args: [row])
   output = tmp_path / 'rows.json'
   status, _, err = start('check_plan', '--output', output)

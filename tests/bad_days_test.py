@@ -310,6 +310,7 @@ def test_no_command_writes_elsewhere(folder, tmp_path):
           HOME=str(tmp_path / 'none'),
           TMPDIR=str(tmp_path / 'tmp'),
           PYTHONDONTWRITEBYTECODE='1',
+          JAX_ENABLE_COMPILATION_CACHE='false',  # the tests' own
       ),
       capture_output=True,
       text=True,

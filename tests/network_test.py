@@ -232,14 +232,9 @@ def test_logits_of_attention_can_be_in_float32():
   q, k, v = (jnp.asarray(x, jnp.bfloat16) for x in (q, k, v))
 
   def attend(q, k, float32_logits):
+    source = layers.Source(k, v.astype(jnp.float32), None, jnp.bool_(True))
     return layers.attend(
-        q,
-        k,
-        v.astype(jnp.float32),
-        bias=None,
-        mask=jnp.bool_(True),
-        dtype=jnp.float32,
-        float32_logits=float32_logits,
+        q, [source], dtype=jnp.float32, float32_logits=float32_logits
     )
 
   exact = attend(q.astype(jnp.float32), k.astype(jnp.float32), False)
