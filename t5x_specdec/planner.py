@@ -28,9 +28,8 @@ from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.gamma import Policy
 from t5x_specdec.resampling import Estimate
+from t5x_specdec.sampling import MIN_TEMPERATURE
 
-# As `sampling.MIN_TEMPERATURE`: both rules are one then.
-_GREEDY = 1e-4
 # Speed-ups that differ by less are equal.
 _TIE = 1e-6
 
@@ -64,7 +63,7 @@ def tokens_per_call(calibration: Calibration, rule: str) -> list[Estimate]:
 def knows(calibration: Calibration, rule: str) -> bool:
   """Whether `tokens_per_call` is more than a lower bound for this rule."""
   temperature = calibration.settings.get('temperature')
-  greedy = temperature is not None and temperature <= _GREEDY
+  greedy = temperature is not None and temperature <= MIN_TEMPERATURE
   return rule == 'token' or rule in calibration.tokens or greedy
 
 

@@ -15,7 +15,6 @@ import signal
 import sys
 import tempfile
 
-import helpers
 import jax
 import numpy as np
 import pytest
@@ -184,8 +183,7 @@ def training(module, tmp_path):
   )
 
   def make(folder):
-    with helpers.quick_compilation():
-      trainer = train.Trainer(config, recipe, tmp_path / folder)
+    trainer = train.Trainer(config, recipe, tmp_path / folder)
     data = [batches.Batches(texts, tokens=64, seed=0) for _ in range(2)]
     return trainer, data
 
@@ -201,43 +199,42 @@ def test_training_that_is_cut_short_goes_on_to_the_same_weights(
     training, module, tmp_path, capsys
 ):
   """Told to stop it saves, and ends: what comes next wants a finished model."""
-  with helpers.quick_compilation():
-    trainer, data = training('whole')
+  trainer, data = training('whole')
+  trainer.run(*data)
+
+  trainer, data = training('cut')
+  build = data[0].build
+
+  def act(step, action):
+    def build_and_act(*args):
+      if trainer.step == step:
+        action()
+      return build(*args)
+
+    data[0].build = build_and_act
+
+  def die():
+    raise Killed
+
+  act(1, die)
+  with pytest.raises(Killed):
     trainer.run(*data)
-
-    trainer, data = training('cut')
-    build = data[0].build
-
-    def act(step, action):
-      def build_and_act(*args):
-        if trainer.step == step:
-          action()
-        return build(*args)
-
-      data[0].build = build_and_act
-
-    def die():
-      raise Killed
-
-    act(1, die)
-    with pytest.raises(Killed):
+  (tmp_path / 'cut/latest.npz.part').write_bytes(b'half')  # and in a save
+  for number in (signal.SIGINT, signal.SIGTERM):
+    before = signal.getsignal(number)
+    trainer, _ = training('cut')
+    start = trainer.step
+    act(start + 1, lambda number=number: os.kill(os.getpid(), number))
+    with pytest.raises(SystemExit) as stopped:
       trainer.run(*data)
-    (tmp_path / 'cut/latest.npz.part').write_bytes(b'half')  # and in a save
-    for number in (signal.SIGINT, signal.SIGTERM):
-      before = signal.getsignal(number)
-      trainer, _ = training('cut')
-      start = trainer.step
-      act(start + 1, lambda number=number: os.kill(os.getpid(), number))
-      with pytest.raises(SystemExit) as stopped:
-        trainer.run(*data)
-      assert stopped.value.code == 128 + number
-      assert trainer.step == start + 2
-      said = f'stopped at step {start + 2}: the same command goes on'
-      assert said in capsys.readouterr().out
-      assert signal.getsignal(number) is before
-    assert trainer.step == 5
-    trainer, data = training('cut')
-    trainer.run(*data)
+    assert stopped.value.code == 128 + number
+    assert trainer.step == start + 2
+    said = f'stopped at step {start + 2}: the same command goes on'
+    assert said in capsys.readouterr().out
+    assert signal.getsignal(number) is before
+  assert trainer.step == 5
+  trainer, data = training('cut')
+  trainer.run(*data)
   assert trainer.step == _STEPS
   states = module('demo_training.states')
   for name in ('latest.npz', 'best.npz'):

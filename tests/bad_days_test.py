@@ -328,17 +328,6 @@ def test_no_command_writes_elsewhere(folder, tmp_path):
   assert {str(x) for x in tmp_path.rglob('*') if x.is_file()} == named
 
 
-def _damage(path: pathlib.Path, rng: np.random.Generator) -> None:
-  """Flips a bit of a file, or cuts it."""
-  data = bytearray(path.read_bytes())
-  at = int(rng.integers(len(data)))
-  if rng.random() < 0.7:
-    data[at] ^= 1 << int(rng.integers(8))
-  else:
-    del data[at:]
-  path.write_bytes(data)
-
-
 def test_a_damaged_checkpoint_is_refused_or_read_as_it_was(tmp_path):
   """Any bit of any file, or its end: never other weights, never a traceback.
 
@@ -356,7 +345,7 @@ def test_a_damaged_checkpoint_is_refused_or_read_as_it_was(tmp_path):
   for i in range(80):
     # Every other time the file that all depends on.
     name = pathlib.Path('checkpoint') if i % 2 else rng.choice(files)
-    _damage(path / name, rng)
+    helpers.damage(path / name, rng)
     try:
       model = pair.read_model(path)
     except (ValueError, OSError) as error:

@@ -103,6 +103,17 @@ def some_slow(daily: Collection[Any], rows: Iterable[Any]) -> list[Any]:
   ]
 
 
+def damage(path: pathlib.Path, rng: np.random.Generator) -> None:
+  """Flips a bit of a file, or cuts it."""
+  data = bytearray(path.read_bytes())
+  at = int(rng.integers(len(data)))
+  if rng.random() < 0.7:
+    data[at] ^= 1 << int(rng.integers(8))
+  else:
+    del data[at:]
+  path.write_bytes(data)
+
+
 def random_params(config: T5Config, seed: int) -> PyTree:
   """Parameters whose greedy texts vary, made by NumPy alone.
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,24 @@ def toy_tables(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
   target = rng.normal(0.0, 1.5, shape).astype(np.float32)
   draft = 0.5 * target + rng.normal(0.0, 1.2, shape).astype(np.float32)
   return target, draft.astype(np.float32)
+
+
+def toy_texts(rows: int, **options: Any) -> t5x_specdec.DecodeResult:
+  """Texts of `toy_tables(9)` that never end; options of the decode."""
+  target, draft = toy_tables(9)
+  decoder = toys.TableDecoder(VOCAB)
+  return jax.device_get(
+      t5x_specdec.speculative_decode(
+          decoder,
+          decoder,
+          {'table': target},
+          {'table': draft},
+          np.zeros([rows, 1], np.int32),
+          eos_id=VOCAB,
+          topk=0,
+          **options,
+      )
+  )
 
 
 @dataclasses.dataclass(frozen=True)

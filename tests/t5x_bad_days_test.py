@@ -11,6 +11,7 @@ import shutil
 import stat
 import tempfile
 
+import helpers
 import numpy as np
 import pytest
 import t5x_restore_test
@@ -41,17 +42,6 @@ def said(paths: dict[str, str]) -> str:
   return line
 
 
-def damage(path: pathlib.Path, rng: np.random.Generator) -> None:
-  """Flips a bit of a file, or cuts it."""
-  data = bytearray(path.read_bytes())
-  at = int(rng.integers(len(data)))
-  if rng.random() < 0.7:
-    data[at] ^= 1 << int(rng.integers(8))
-  else:
-    del data[at:]
-  path.write_bytes(data)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('layout, least', [('legacy', 10), ('orbax', 2)])
 def test_a_damaged_draft_is_refused_or_restored_as_it_was(
@@ -71,7 +61,7 @@ def test_a_damaged_draft_is_refused_or_restored_as_it_was(
   refused = 0
   for _ in range(20):
     name = files[rng.integers(len(files))]
-    damage(draft / name, rng)
+    helpers.damage(draft / name, rng)
     try:
       state = t5x_restore_test.restore(paths)
     except ValueError:
