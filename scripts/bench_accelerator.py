@@ -44,6 +44,7 @@ import jax
 from jax.experimental import topologies
 
 from t5x_specdec.benchmarks import shapes
+from t5x_specdec.cli import exits
 
 # What is compiled, the most telling first: rows and drafts per round.
 _CELLS = '1:5,1:3,1:8,8:5,1:1,8:2,4:4,2:6,1:2,1:4,1:6,1:7'
@@ -54,8 +55,7 @@ def _say(text: str) -> None:
   print(text, file=sys.stderr, flush=True)
 
 
-def parse() -> argparse.Namespace:
-  """Reads the command line."""
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=str(__doc__).partition('\n')[0])
   parser.add_argument('--size', choices=shapes.SIZES, default='xxl')
   parser.add_argument(
@@ -83,11 +83,7 @@ def parse() -> argparse.Namespace:
   )
   parser.add_argument('--topology', help="a TPU's to compile for: v4:2x2x1")
   parser.add_argument('--json', action='store_true')
-  args = parser.parse_args()
-  if args.topology and not args.lower_only:
-    parser.error('--topology compiles only: add --lower_only')
-  args.draft = args.draft or ('tiny' if args.size == 'tiny' else 'small')
-  return args
+  return parser
 
 
 def find_device(topology: str | None) -> Any:
@@ -106,6 +102,7 @@ def find_device(topology: str | None) -> Any:
 def measure(args: argparse.Namespace, device: Any) -> dict[str, Any]:
   """Compiles every cell that time allows, and runs what it compiled."""
   start = time.perf_counter()
+  cells_by_rows = cells_of(args.cells)
   target, draft = (
       dataclasses.replace(shapes.SIZES[size], dtype=args.dtype)
       for size in (args.size, args.draft)
@@ -117,7 +114,7 @@ def measure(args: argparse.Namespace, device: Any) -> dict[str, Any]:
     sitting = Sitting(setting, list(args.alpha), args.repeats)
     _say(f'weights made: {time.perf_counter() - start:.0f} s')
   compiled, skipped = [], []
-  for cells in cells_of(args.cells).values():
+  for cells in cells_by_rows.values():
     programs = {}
     for cell in cells:
       if time.perf_counter() - start > args.seconds:
@@ -164,8 +161,10 @@ def report(result: dict[str, Any]) -> None:
     print(f'FAILED: {line}')
 
 
-def main() -> int:
-  args = parse()
+def main(args: argparse.Namespace) -> int:
+  if args.topology and not args.lower_only:
+    raise ValueError('--topology compiles only: add --lower_only')
+  args.draft = args.draft or ('tiny' if args.size == 'tiny' else 'small')
   device = find_device(args.topology)
   result = {
       'device': device.device_kind,
@@ -183,4 +182,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  sys.exit(exits.run_script(_parser(), main))

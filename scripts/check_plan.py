@@ -21,7 +21,11 @@ import subprocess
 import sys
 import tempfile
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import planner
+from t5x_specdec.calibration import Calibration
+from t5x_specdec.cli import exits
+from t5x_specdec.resampling import Estimate
 
 
 def run(*arguments: str) -> dict:
@@ -33,15 +37,15 @@ def run(*arguments: str) -> dict:
       text=True,
   )
   if not done.stdout:
-    sys.exit(f'{arguments[0]} failed')
+    raise RuntimeError(f'{arguments[0]} failed')
   return json.loads(done.stdout.splitlines()[-1])
 
 
 def compare(
-    calibration: planner.Calibration, alpha: float, measured: dict
+    calibration: Calibration, alpha: float, measured: dict
 ) -> list[dict]:
   """Predictions beside measurements, one row per gamma."""
-  known = dataclasses.replace(calibration, alpha=planner.Estimate(alpha))
+  known = dataclasses.replace(calibration, alpha=Estimate(alpha))
   predicted = {row['gamma']: row for row in planner.plan(known)['rows']}
   rows = []
   for row in measured['rows']:
@@ -63,7 +67,7 @@ def compare(
   return rows
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument(
       '--pair', nargs='+', default=['base:small', 'large:small']
@@ -76,16 +80,28 @@ def main() -> None:
   parser.add_argument('--repeats', default='3')
   parser.add_argument('--seed', default='0')
   parser.add_argument('--tolerance', type=float, default=0.1)
-  parser.add_argument('--output', help='where all rows go as JSON')
-  args = parser.parse_args()
+  parser.add_argument('--output', help='where the rows so far go as JSON')
+  return parser
+
+
+def _write(path: str | None, rows: list[dict]) -> None:
+  if path is not None:
+    text = json.dumps(rows, indent=1)
+    pathlib.Path(path).write_text(text, encoding='utf-8')
+
+
+def main(args: argparse.Namespace) -> int:
+  pairs = [pair.split(':') for pair in args.pair]
+  if any(len(pair) != 2 for pair in pairs):
+    raise ValueError(f'--pair must be TARGET:DRAFT, got {" ".join(args.pair)}')
   rows = []
+  _write(args.output, rows)  # where that fails, it fails at once
   print(
       '| pair | alpha | gamma | tokens | predicted | measured | error |'
       ' of costs | whole calls |'
   )
   print('|---|---|---|---|---|---|---|---|---|')
-  for pair in args.pair:
-    target, draft = pair.split(':')
+  for target, draft in pairs:
     common = [
         '--target', target, '--draft', draft, '--gamma', args.gamma,
         '--output_len', args.output_len, '--repeats', args.repeats,
@@ -94,7 +110,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
       path = str(pathlib.Path(folder) / 'calibration.json')
       run('calibrate', *common, '--alpha', '0.5', '--output', path)
-      calibration = planner.read(path)
+      calibration = calibrations.read(path)
     for alpha in args.alpha:
       measured = run(
           'bench', *common, '--alpha', str(alpha), '--no_t5x', '--no_hf'
@@ -103,22 +119,21 @@ def main() -> None:
         rows.append(row)
         expected, had = row['tokens']
         print(
-            f'| {pair} | {alpha} | {row["gamma"]} | {expected:.2f}, {had:.2f} '
+            f'| {row["pair"]} | {alpha} | {row["gamma"]} '
+            f'| {expected:.2f}, {had:.2f} '
             f'| {row["predicted"]:.2f}x | {row["measured"]:.2f}x '
             f'| {row["error"]:+.1%} | {row["costs_error"]:+.1%} '
             f'| {row["whole_call_error"]:+.1%} |',
             flush=True,
         )
-  if args.output:
-    text = json.dumps(rows, indent=1)
-    pathlib.Path(args.output).write_text(text, encoding='utf-8')
+      _write(args.output, rows)
   worst = max(rows, key=lambda row: abs(row['error']))
   print(
       f'largest error: {worst["error"]:+.1%} ({worst["pair"]}, alpha '
       f'{worst["alpha"]}, gamma {worst["gamma"]})'
   )
-  sys.exit(int(abs(worst['error']) > args.tolerance))
+  return int(abs(worst['error']) > args.tolerance)
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

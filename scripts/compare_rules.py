@@ -14,6 +14,7 @@ what a call takes before them does not count for the rule with fewer rounds.
 """
 
 import argparse
+import sys
 import time
 
 from demo_training import drafting
@@ -23,6 +24,7 @@ import numpy as np
 
 from t5x_specdec import speculative_decode
 from t5x_specdec.cli import demo
+from t5x_specdec.cli import exits
 from t5x_specdec.pair import Pair
 from t5x_specdec.pair import read_demo_pair
 from t5x_specdec.vocabulary import EOS_ID
@@ -82,14 +84,17 @@ def _times(pair: Pair, gamma: int, sentences: int, repeats: int) -> None:
   )
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--gamma', type=int, nargs='+', default=[3, 5, 7])
   parser.add_argument('--samples', type=int, default=4, help='per sentence')
   parser.add_argument('--time', action='store_true', help='see above')
   parser.add_argument('--sentences', type=int, default=60, help='for --time')
   parser.add_argument('--repeats', type=int, default=7, help='for --time')
-  args = parser.parse_args()
+  return parser
+
+
+def main(args: argparse.Namespace) -> None:
   pair = read_demo_pair()
   if args.time:
     print('| gamma | ms, token | ms, block | block / token | of the repeats |')
@@ -111,13 +116,13 @@ def main() -> None:
           verification=rule,
           samples=args.samples,
       )
-      low, high = found.tokens_interval
+      tokens = found.tokens_per_call
       print(
-          f'| {gamma} | {rule} | {found.alpha:.3f} | '
-          f'{found.tokens_per_call:.3f} | [{low:.3f}, {high:.3f}] |',
+          f'| {gamma} | {rule} | {found.alpha.value:.3f} | '
+          f'{tokens.value:.3f} | [{tokens.low:.3f}, {tokens.high:.3f}] |',
           flush=True,
       )
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

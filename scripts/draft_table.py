@@ -19,6 +19,7 @@ import argparse
 import dataclasses
 import random
 import re
+import sys
 
 from demo_training import data
 from demo_training import drafting
@@ -29,11 +30,13 @@ import numpy as np
 from t5x_specdec import resampling
 from t5x_specdec import speculative_decode
 from t5x_specdec.cli import demo
+from t5x_specdec.cli import exits
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
 from t5x_specdec.drafts import PromptLookup
 from t5x_specdec.pair import DEMO_PAIR
 from t5x_specdec.pair import read_demo_pair
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.testing import toys
 from t5x_specdec.vocabulary import EOS_ID
 from t5x_specdec.vocabulary import Vocabulary
@@ -49,8 +52,8 @@ class _Told(toys.ScriptDecoder):
     return jnp.arange(rows)
 
 
-def _shown(interval: tuple[float, float]) -> str:
-  return '[{:.2f}, {:.2f}]'.format(*interval)
+def _shown(found: Estimate) -> str:
+  return f'[{found.low:.2f}, {found.high:.2f}]'
 
 
 def translate(args: argparse.Namespace) -> None:
@@ -77,9 +80,9 @@ def translate(args: argparse.Namespace) -> None:
             samples=args.samples if temperature else 1,
         )
         print(
-            f'| {temperature} | {gamma} | {kind} | {found.alpha:.3f} '
-            f'| {_shown(found.alpha_interval)} | {found.tokens_per_call:.3f} '
-            f'| {_shown(found.tokens_interval)} |',
+            f'| {temperature} | {gamma} | {kind} | {found.alpha.value:.3f} '
+            f'| {_shown(found.alpha)} | {found.tokens_per_call.value:.3f} '
+            f'| {_shown(found.tokens_per_call)} |',
             flush=True,
         )
 
@@ -137,14 +140,14 @@ def copy(args: argparse.Namespace) -> None:
       assert np.array_equal(result.tokens[:, 0], texts)
       stats = jax.tree.map(lambda x: np.asarray(x)[:, 0], result.stats)
       alpha = stats.summary()['alpha']
-      value, interval = resampling.ratio(stats.emitted, stats.rounds)
+      tokens = resampling.ratio(stats.emitted, stats.rounds)
       print(
-          f'| {name} | {gamma} | {len(pairs)} | {alpha:.3f} | {value:.2f} '
-          f'| {_shown(interval)} |'
+          f'| {name} | {gamma} | {len(pairs)} | {alpha:.3f} '
+          f'| {tokens.value:.2f} | {_shown(tokens)} |'
       )
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
@@ -161,9 +164,8 @@ def main() -> None:
       choices=kinds.KINDS,
       default=['unigram', 'bigram', 'lookup', 'model'],
   )
-  args = parser.parse_args()
-  args.function(args)
+  return parser
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), lambda args: args.function(args)))

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec.benchmarks import shapes
+from t5x_specdec.cli import exits
 from t5x_specdec.parameters import T5Config
 from t5x_specdec.testing import planted
 
@@ -171,7 +172,7 @@ def depths(setting: Setting, gamma: int) -> list[dict[str, Any]]:
   return rows
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=str(__doc__).partition('\n')[0])
   parser.add_argument('--size', choices=shapes.SIZES, default='base')
   parser.add_argument('--draft', choices=shapes.SIZES, default=None)
@@ -180,7 +181,10 @@ def main() -> None:
   parser.add_argument('--outputs', type=int, default=64, help='tokens')
   parser.add_argument('--gamma', type=int, default=4)
   parser.add_argument('--repeats', type=int, default=3)
-  args = parser.parse_args()
+  return parser
+
+
+def main(args: argparse.Namespace) -> None:
   draft = args.draft or ('tiny' if args.size == 'tiny' else 'small')
   target, draft = (
       dataclasses.replace(shapes.SIZES[size], dtype=args.dtype)
@@ -204,4 +208,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

@@ -114,11 +114,14 @@ def _judge(tree: pathlib.Path, mutant: dict) -> str:
   return f'cannot be run (pytest exits with {status}):\n{output}'
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--only', nargs='+', metavar='NAME')
   parser.add_argument('--jobs', type=int, default=1, help='at a time')
-  args = parser.parse_args()
+  return parser
+
+
+def main(args: argparse.Namespace) -> int:
   # Read when JAX is imported: as the tests set it, and less time to compile.
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')
   os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
@@ -127,7 +130,7 @@ def main() -> int:
   if args.only:
     unknown = set(args.only) - {mutant['name'] for mutant in mutants}
     if unknown:
-      parser.error(f'no such mutant: {", ".join(sorted(unknown))}')
+      raise ValueError(f'no such mutant: {", ".join(sorted(unknown))}')
     mutants = [mutant for mutant in mutants if mutant['name'] in args.only]
 
   with tempfile.TemporaryDirectory() as scratch:
@@ -164,4 +167,8 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  # Not at the top: a run's process imports the package from its copy alone.
+  # pylint: disable-next=g-import-not-at-top
+  from t5x_specdec.cli import exits
+
+  sys.exit(exits.run_script(_parser(), main))

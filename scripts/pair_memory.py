@@ -25,6 +25,8 @@ from collections.abc import Iterator
 import functools
 import math
 import os
+import re
+import sys
 from typing import Any
 
 from flax.linen import partitioning as flax_partitioning
@@ -38,6 +40,7 @@ from t5x import partitioning
 from t5x import utils
 from t5x.infer import infer  # the run file configures it, as in infer.py
 
+from t5x_specdec.cli import exits
 from t5x_specdec.gamma import as_policy
 from t5x_specdec.network import T5
 from t5x_specdec.pair_tree import split_draft
@@ -199,7 +202,7 @@ class Measurement:
     yield 'program', memory.generated_code_size_in_bytes
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(description=str(__doc__).partition('\n')[0])
   parser.add_argument('--gin_file', nargs='+', default=[_PAIR])
   parser.add_argument('--gin', nargs='*', default=[], help='bindings')
@@ -210,8 +213,12 @@ def main() -> None:
   parser.add_argument('--targets', type=int, default=512, help='tokens')
   parser.add_argument('--dtype', default='bfloat16', help='of parameters')
   parser.add_argument('--compile', action='store_true')
-  args = parser.parse_args()
+  return parser
 
+
+def main(args: argparse.Namespace) -> None:
+  if not re.fullmatch(r'[1-9]\d*x[1-9]\d*', args.mesh):
+    raise ValueError(f'--mesh must be like 1x4, got {args.mesh!r}')
   shape = tuple(int(size) for size in args.mesh.split('x'))
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', math.prod(shape))
@@ -233,4 +240,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

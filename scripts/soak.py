@@ -24,6 +24,7 @@ from t5x_specdec.certificate import checks
 from t5x_specdec.certificate.checks import Check
 from t5x_specdec.certificate.reference import Setting
 from t5x_specdec.certificate.subject import Subject
+from t5x_specdec.cli import exits
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
@@ -151,30 +152,36 @@ def _holds(check: Check) -> bool:
   return check.outcome.p_value > _LEVEL
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--minutes', type=float, default=60.0)
   parser.add_argument('--seed', type=int, default=0)
-  args = parser.parse_args()
-  end = time.monotonic() + 60 * args.minutes
+  return parser
+
+
+def main(args: argparse.Namespace) -> int:
+  start = time.monotonic()
   count, failed = 0, []
-  while time.monotonic() < end:
-    seed = args.seed * 1_000_000 + count
-    words, faults = _trial(seed)
-    count += 1
-    for check in faults:
-      failed.append(seed)
-      print(f'{seed}: {words}\n  {check.name}: {check.fault}', flush=True)
-    jax.clear_caches()  # no two configurations share a program
-  print(
-      f'soak: seed {args.seed}, {args.minutes:g} minutes, {count} '
-      f'configurations, {len(set(failed))} with failures '
-      f'{sorted(set(failed))[:10]}'
-  )
+  try:
+    while time.monotonic() < start + 60 * args.minutes:
+      seed = args.seed * 1_000_000 + count
+      words, faults = _trial(seed)
+      count += 1
+      for check in faults:
+        failed.append(seed)
+        print(f'{seed}: {words}\n  {check.name}: {check.fault}', flush=True)
+      jax.clear_caches()  # no two configurations share a program
+  finally:  # interrupted, too
+    minutes = (time.monotonic() - start) / 60
+    print(
+        f'soak: seed {args.seed}, {minutes:.1f} minutes, {count} '
+        f'configurations, {len(set(failed))} with failures '
+        f'{sorted(set(failed))[:10]}'
+    )
   return int(bool(failed))
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  sys.exit(exits.run_script(_parser(), main))

@@ -49,6 +49,7 @@ from t5x_specdec import model_checks
 from t5x_specdec import models
 from t5x_specdec import pair_tree
 from t5x_specdec import sampling
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.network import T5
 
 _GIN_FILE = flags.DEFINE_multi_string('gin_file', [], 'As for t5x.infer.')
@@ -141,7 +142,27 @@ def _decoders(model: Any, partition: Any) -> dict[str, _Decoder]:
   }
 
 
-def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
+def _gamma(model: Any) -> int:
+  """Drafts per round of a pair; ValueError where a row cannot be made of it.
+
+  Theorem 3.8 asks for one number, which `planner.policy` is with 'auto' where
+  drafts pay, and for a draft whose steps can be timed.
+  """
+  gamma = model.gamma
+  gamma = gamma.gamma if isinstance(gamma, Fixed) else gamma
+  if not isinstance(gamma, int) or gamma < 1:
+    raise ValueError(
+        f'MODEL.gamma is {model.gamma}: a row of the table is for one number '
+        'of drafts, at least 1'
+    )
+  if model.draft_module is None:
+    raise ValueError('a row of the table is for a draft that is a model')
+  return gamma
+
+
+def _row(
+    model: Any, gamma: int, decoders: dict[str, _Decoder]
+) -> dict[str, Any]:
   """The figures of the table, from what the decoders did."""
   tokens, aux = decoders['speculative'].joined()
   want, _ = decoders['stock'].joined()
@@ -161,12 +182,12 @@ def _row(model: Any, decoders: dict[str, _Decoder]) -> dict[str, Any]:
   if temperature <= sampling.MIN_TEMPERATURE:
     same = int(np.all(tokens == want, axis=1).sum())
   return {
-      'gamma': model.gamma,
+      'gamma': gamma,
       'temperature': temperature,
       'topk': options.get('topk', 1),
       'alpha': stats['alpha'],
       'alpha_empirical': stats['alpha_empirical'],
-      **table2_report.times(stats['alpha'], model.gamma, seconds, counts),
+      **table2_report.times(stats['alpha'], gamma, seconds, counts),
       'tokens_per_target_call': stats['tokens_per_target_call'],
       'texts': len(tokens),
       'identical': same,
@@ -242,7 +263,8 @@ def infer(
     The row.
 
   Raises:
-    ValueError: the model has no draft, or the data no full batch.
+    ValueError: the model has no draft model or no one gamma, or the data no
+      full batch.
   """
   del unused
   if not isinstance(model, models.SpeculativeEncoderDecoderModel):
@@ -250,6 +272,7 @@ def infer(
         f'MODEL is {type(model).__name__}: give the gin files of a speculative '
         'run, without infer_baseline.gin'
     )
+  gamma = _gamma(model)
   batches = _read(model, dataset_cfg)
   params, axes = _restore(
       model, batches[0], restore_checkpoint_cfg, partitioner
@@ -269,7 +292,7 @@ def infer(
     order = list(decoders.values())
     for decoder in order if i % 2 else order[::-1]:
       decoder(params, batch, rng)
-  return _row(model, decoders)
+  return _row(model, gamma, decoders)
 
 
 def main(argv: list[str]) -> None:

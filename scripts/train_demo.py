@@ -24,6 +24,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import sys
 
 from demo_training import batches
 from demo_training import card
@@ -36,6 +37,7 @@ from demo_training import train
 from demo_training import vocabulary
 import jax
 
+from t5x_specdec.cli import exits
 from t5x_specdec.drafts import ngram
 from t5x_specdec.vocabulary import EOS_ID
 from t5x_specdec.vocabulary import Vocabulary
@@ -72,7 +74,9 @@ def make_data(args: argparse.Namespace) -> None:
     ):
       counts[f'{split} {name}'] = total
     counts[f'{split} pairs'] = len(kept)
-  (args.work / 'counts.json').write_text(json.dumps(counts, indent=2) + '\n')
+  states.write_text(
+      args.work / 'counts.json', json.dumps(counts, indent=2) + '\n'
+  )
   print(json.dumps(counts, indent=2))
 
 
@@ -96,7 +100,9 @@ def run_training(args: argparse.Namespace) -> None:
   described = {name: getattr(args, name) for name in sorted(fields)}
   for name in ('batch_tokens', 'teacher', 'start'):
     described[name] = getattr(args, name)
-  (folder / 'recipe.json').write_text(json.dumps(described, indent=2) + '\n')
+  states.write_text(
+      folder / 'recipe.json', json.dumps(described, indent=2) + '\n'
+  )
   train_batches, dev_batches = (
       batches.Batches(
           _encoded(args, split), tokens=args.batch_tokens, seed=args.seed
@@ -144,10 +150,11 @@ def run_evaluate(args: argparse.Namespace) -> None:
   folders = {'target': args.target, 'draft': args.draft}
   found = evaluate.measure(args.work, out, folders)
   found['machine'] = card.machine()
-  (args.work / 'measured.json').write_text(
-      json.dumps(found, indent=2, ensure_ascii=False) + '\n'
+  states.write_text(
+      args.work / 'measured.json',
+      json.dumps(found, indent=2, ensure_ascii=False) + '\n',
   )
-  (out / 'CARD.md').write_text(card.write(found))
+  states.write_text(out / 'CARD.md', card.write(found))
   print(card.write(found))
 
 
@@ -212,11 +219,10 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def main() -> None:
-  args = _parser().parse_args()
+def main(args: argparse.Namespace) -> None:
   jax.config.update('jax_compilation_cache_dir', str(args.work / 'cache'))
   args.function(args)
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

@@ -20,15 +20,18 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import sys
 
 from demo_training import batches
 from demo_training import export
 from demo_training import sizes
+from demo_training import states
 from demo_training import train
 from demo_training import vocabulary
 import jax
 
 from t5x_specdec import parameters
+from t5x_specdec.cli import exits
 from t5x_specdec.cli import lines
 from t5x_specdec.drafts import ngram
 from t5x_specdec.vocabulary import Vocabulary
@@ -124,15 +127,16 @@ def _train(
   return counts
 
 
-def main() -> None:
-  args = _parser().parse_args()
+def main(args: argparse.Namespace) -> None:
   args.work.mkdir(parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', str(args.work / 'cache'))
 
   passages = _passages(args)
   held_out = list(passages)[::_HELD_OUT]
   # A held-out text stands where the demo pair has its English and German.
-  (args.work / 'test.tsv').write_text(''.join(f'{x}\n' for x in held_out))
+  states.write_text(
+      args.work / 'test.tsv', ''.join(f'{x}\n' for x in held_out)
+  )
   splits = {
       'train': [passages[x] for i, x in enumerate(passages) if i % _HELD_OUT],
       'dev': [passages[x] for x in held_out],
@@ -142,7 +146,9 @@ def main() -> None:
     counts[f'{name} passages'] = len(texts)
     counts[f'{name} tokens'] = sum(map(len, texts))
   counts |= _train(args, splits)
-  (args.work / 'counts.json').write_text(json.dumps(counts, indent=2) + '\n')
+  states.write_text(
+      args.work / 'counts.json', json.dumps(counts, indent=2) + '\n'
+  )
   print(json.dumps(counts, indent=2))
 
   words = Vocabulary(args.work / 'vocabulary.model')
@@ -161,4 +167,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(exits.run_script(_parser(), main))

@@ -43,8 +43,8 @@ def _check_exists(model: str, path: str) -> None:
   """Raises before anything is created: a directory or TensorFlow's files."""
   if not path or not (gfile.exists(path) or gfile.exists(f'{path}.index')):
     raise FileNotFoundError(
-        f'{model} checkpoint {path}: no such checkpoint (set by '
-        f'{_BINDINGS[model]})'
+        f'{model} checkpoint {path}: no such checkpoint, or it cannot be read '
+        f'(set by {_BINDINGS[model]})'
     )
 
 
@@ -61,6 +61,13 @@ def _check_is_one(model: str, path: str) -> None:
     )
 
 
+def _reason(error: Exception) -> str:
+  """What an error says, in one line, TensorStore's settings left out."""
+  said = re.split(r"\s\[[a-z_ ]+='", str(error), maxsplit=1)[0].splitlines()
+  kind = [] if type(error) is ValueError else [type(error).__name__]
+  return ': '.join([*kind, *said[:1]])
+
+
 @contextlib.contextmanager
 def _naming(model: str, path: str):
   """Puts the model and the path before whatever T5X says of them."""
@@ -70,8 +77,7 @@ def _naming(model: str, path: str):
   except Exception as error:
     if str(error).startswith(start):
       raise
-    cause = str(error) if isinstance(error, ValueError) else repr(error)
-    raise ValueError(start + cause) from error
+    raise ValueError(f'{start}cannot be restored: {_reason(error)}') from error
 
 
 def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:

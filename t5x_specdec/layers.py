@@ -8,7 +8,10 @@ masks by selection: what lies under a mask never reaches a sum.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+import functools
+import operator
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -22,6 +25,22 @@ from t5x_specdec.parameters import PyTree
 # What T5X adds to a masked attention logit. Selected here, not added, so that
 # a NaN under the mask is gone; a row with everything masked averages, as there.
 _MASKED = -1e10
+
+
+class Source(NamedTuple):
+  """Keys and values to attend to.
+
+  Attributes:
+    k: [batch, heads, keys, head_dim].
+    v: as k; finite, since 0 x NaN is NaN.
+    bias: broadcastable to [batch, heads, queries, keys], or None.
+    mask: bool, broadcastable likewise; False is not attended to.
+  """
+
+  k: jax.Array
+  v: jax.Array
+  bias: jax.Array | None
+  mask: jax.Array
 
 
 def relative_buckets(distance: np.ndarray, bidirectional: bool) -> np.ndarray:
@@ -101,44 +120,72 @@ def write(
   )
 
 
+def known_after(result: jax.Array, positions: jax.Array) -> jax.Array:
+  """`positions`, but not before `result` is computed.
+
+  XLA may order the write of a cache before the products that read the old one,
+  and then copies it; an optimization barrier is gone before the order is made.
+  No position is negative, which XLA cannot know.
+
+  Args:
+    result: floats [batch, ...].
+    positions: int32[batch] >= 0.
+
+  Returns:
+    int32[batch], equal to `positions`.
+  """
+  first = result.reshape(result.shape[0], -1)[:, 0]
+  return positions + ((positions < 0) & jnp.isnan(first))
+
+
 def attend(
     q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
+    sources: Sequence[Source],
     *,
-    bias: jax.Array | None,
-    mask: jax.Array,
     dtype: Any,
     float32_logits: bool,
 ) -> jax.Array:
-  """Dot-product attention, unscaled as in T5.
+  """Dot-product attention to several sources at once, unscaled as in T5.
 
   Args:
     q: [batch, heads, queries, head_dim].
-    k: [batch, heads, keys, head_dim].
-    v: as k; finite, since 0 x NaN is NaN.
-    bias: broadcastable to [batch, heads, queries, keys], or None.
-    mask: bool, broadcastable likewise; False is not attended to. A query with
-      nothing to attend to averages over all keys, as in T5X.
+    sources: what is attended to, under one softmax. A query with nothing to
+      attend to averages over all keys, as in T5X.
     dtype: of the attention weights.
     float32_logits: compute the logits in float32 whatever the dtype.
 
   Returns:
     [batch, queries, heads * head_dim].
   """
-  if float32_logits:
-    q, k = q.astype(jnp.float32), k.astype(jnp.float32)
-  logits = jnp.einsum('bhqd,bhkd->bhqk', q, k)
-  if bias is not None:
-    logits = logits + bias.astype(logits.dtype)
-  # float16 does not reach -1e10, and its -inf would make an all-masked row NaN
-  # where the other dtypes average.
-  masked = max(_MASKED, float(jnp.finfo(logits.dtype).min))
-  logits = jnp.where(mask, logits, jnp.asarray(masked, logits.dtype))
+  logits = jnp.concatenate(
+      [_logits(q, source, float32_logits) for source in sources], axis=-1
+  )
   weights = jax.nn.softmax(logits).astype(dtype)
   # Rounds to what it already is: with the softmax fused into the product, XLA's
   # oneDNN kernels for CPU end the process where rows and queries are several.
   kept = jnp.finfo(dtype)
   weights = lax.reduce_precision(weights, kept.nexp, kept.nmant)
-  y = jnp.einsum('bhqk,bhkd->bqhd', weights, v)
+  ends = np.cumsum([source.k.shape[2] for source in sources])
+  parts = jnp.split(weights, ends[:-1], axis=-1)
+  y = functools.reduce(
+      operator.add,
+      (
+          jnp.einsum('bhqk,bhkd->bqhd', part, source.v)
+          for part, source in zip(parts, sources, strict=True)
+      ),
+  )
   return y.reshape(*y.shape[:2], -1)
+
+
+def _logits(q: jax.Array, source: Source, float32_logits: bool) -> jax.Array:
+  """Masked attention logits [batch, heads, queries, keys]."""
+  k = source.k
+  if float32_logits:
+    q, k = q.astype(jnp.float32), k.astype(jnp.float32)
+  logits = jnp.einsum('bhqd,bhkd->bhqk', q, k)
+  if source.bias is not None:
+    logits = logits + source.bias.astype(logits.dtype)
+  # float16 does not reach -1e10, and its -inf would make an all-masked row NaN
+  # where the other dtypes average.
+  masked = max(_MASKED, float(jnp.finfo(logits.dtype).min))
+  return jnp.where(source.mask, logits, jnp.asarray(masked, logits.dtype))

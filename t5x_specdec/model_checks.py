@@ -9,15 +9,17 @@ they are looked up. Imports neither T5X nor seqio: `models` passes in theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 import hashlib
 import inspect
 from typing import Any
 
 from etils import epath
 import gin
+import numpy as np
 
 from t5x_specdec import decoding
+from t5x_specdec import validation
 from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 from t5x_specdec.pair_tree import DRAFT
@@ -63,6 +65,26 @@ def options(decode_fn: Callable[..., Any]) -> set[str]:
   return set(inspect.signature(decode_fn).parameters) - set(OWN)
 
 
+def _check_values(bound: Mapping[str, Any]) -> None:
+  """Refuses what a decode would, which comes only after the restore.
+
+  Each value beside such as leave it alone: a call may give others of its own.
+  """
+  values = {'temperature': 1.0, 'topk': 0, 'topp': 0.0, 'verification': 'token'}
+  values |= {'lenience': 1.0, 'max_decode_steps': None, 'eos_id': 1}
+  values |= bound
+  sampling = values['temperature'], values['topk'], values['topp']
+  batch = max(np.size(sampling[0]), np.size(values['max_decode_steps']))
+  validation.check_method(*sampling, batch)
+  validation.check_verification(values['verification'])
+  validation.checked_lenience(values['lenience'], values['verification'])
+  validation.check_lengths(2**31, values['max_decode_steps'], 1, batch)
+  validation.check_eos(values['eos_id'])
+  validation.check_flags(
+      **{k: values[k] for k in ('rescale_log_probs', 'trace') if k in values}
+  )
+
+
 def check_decode_fn(
     decode_fn: Callable[..., Any],
     model: str,
@@ -78,7 +100,7 @@ def check_decode_fn(
     sets: what the model passes itself, so that bindings would have none either.
 
   Raises:
-    ValueError: saying what to bind.
+    ValueError: saying what to bind, or naming an option and its value.
   """
   parameters = inspect.signature(decode_fn).parameters
   if not all(name in parameters for name in OWN):
@@ -94,6 +116,7 @@ def check_decode_fn(
         f'decoding.speculative_decode.{name} is bound, but the model itself '
         f'sets it: bind models.{model}.{_INSTEAD.get(name, name)} instead'
     )
+  _check_values(ours)
   lost = bindings(stock)
   for name in sorted(set(lost) - set(ours)):
     if name not in parameters:

@@ -27,6 +27,7 @@ import numpy as np
 
 from t5x_specdec import layers
 from t5x_specdec import preparation
+from t5x_specdec.layers import Source
 from t5x_specdec.parameters import embedding
 from t5x_specdec.parameters import mlp_inputs
 from t5x_specdec.parameters import PyTree
@@ -160,7 +161,7 @@ class T5:
           self._heads(attention[name], y) for name in ('query', 'key', 'value')
       )
       bias = biases[i % len(biases)]
-      x = x + self._attend(attention['out'], q, k, v, bias, mask)
+      x = x + self._attend(attention['out'], q, Source(k, v, bias, mask))
       x = x + self._mlp(layer, x)
     return layers.rms_norm(encoder['encoder_norm'], x, cfg.dtype)
 
@@ -174,7 +175,8 @@ class T5:
     """Scores a block of decoder inputs per row, overwriting the cache there.
 
     Token k of row b stands at position positions[b] + k and attends to the
-    cache up to and including itself; whatever lies beyond is not looked at.
+    cache before the block and to the block up to itself; what the cache holds
+    at positions[b] and beyond is not looked at.
 
     Args:
       params: parameters from `prepare`.
@@ -190,14 +192,19 @@ class T5:
     cfg = self.config
     decoder = params['decoder']
     max_len = state.keys[0].shape[2]
-    offset = positions[:, None] + jnp.arange(tokens.shape[1])
-    distance = offset[:, :, None] - jnp.arange(max_len)
-    # [batch, heads, K, max_len], only for the block's own rows
+    block, slots = np.arange(tokens.shape[1]), np.arange(max_len)
+    distance = positions[:, None, None] + block[:, None] - slots
+    within = block[:, None] - block
+    # Of what the cache holds, [batch, heads, K, max_len], only for the block's
+    # own rows; and of the block itself, [heads, K, K].
     biases = [
-        bias[:, jnp.clip(distance, 0, max_len - 1)].transpose(1, 0, 2, 3)
+        (
+            bias[:, jnp.clip(distance, 0, max_len - 1)].transpose(1, 0, 2, 3),
+            bias[:, np.maximum(within, 0)],
+        )
         for bias in state.distance_bias
     ]
-    mask = (distance >= 0)[:, None]
+    masks = slots < positions[:, None, None, None], jnp.asarray(within >= 0)
     cross_mask = None
     if state.inputs_mask is not None:
       cross_mask = state.inputs_mask[:, None, None, :]
@@ -213,7 +220,7 @@ class T5:
           (state.keys[i], state.values[i]),
           positions,
           biases[i % len(biases)],
-          mask,
+          masks,
       )
       keys.append(k)
       values.append(v)
@@ -224,7 +231,8 @@ class T5:
         y = layers.rms_norm(norm, x, cfg.dtype)
         q = self._heads(attention['query'], y)
         k, v = state.cross_keys[i], state.cross_values[i]
-        x = x + self._attend(attention['out'], q, k, v, None, cross_mask)
+        source = Source(k, v, None, cross_mask)
+        x = x + self._attend(attention['out'], q, source)
       x = x + self._mlp(layer, x)
     x = layers.rms_norm(decoder['decoder_norm'], x, cfg.dtype)
     state = state.replace(keys=tuple(keys), values=tuple(values))
@@ -293,27 +301,33 @@ class T5:
       values.append(jnp.where(usable, value, 0))
     return tuple(keys), tuple(values), mask
 
-  def _self_attention(self, params, y, cache, positions, bias, mask):
-    """Self-attention of a block over the cache it first writes itself to."""
+  def _self_attention(self, params, y, cache, positions, biases, masks):
+    """Self-attention of a block over the cache and over itself; then writes it.
+
+    In this order, and not over a cache that has the block already, XLA never
+    needs a copy of the cache.
+    """
     q, k, v = (self._heads(params[n], y) for n in ('query', 'key', 'value'))
     # A drafted token may overflow and be rejected; its slot must not poison
     # queries that do not attend to it (0 x NaN is NaN). So no NaN is stored,
     # and the token that made it answers with NaN itself.
     finite = jnp.all(jnp.isfinite(k) & jnp.isfinite(v), axis=(1, 3))
-    keys = layers.write(cache[0], jnp.where(jnp.isfinite(k), k, 0), positions)
-    values = layers.write(cache[1], jnp.where(jnp.isfinite(v), v, 0), positions)
-    out = self._attend(params['out'], q, keys, values, bias, mask)
+    k, v = (jnp.where(jnp.isfinite(x), x, 0) for x in (k, v))
+    keys, values = cache
+    before = Source(keys, values, biases[0], masks[0])
+    block = Source(k, v, biases[1], masks[1])
+    out = self._attend(params['out'], q, before, block)
+    positions = layers.known_after(out, positions)
+    keys = layers.write(keys, k, positions)
+    values = layers.write(values, v, positions)
     return jnp.where(finite[..., None], out, jnp.nan), keys, values
 
-  def _attend(self, params, q, k, v, bias, mask) -> jax.Array:
+  def _attend(self, params, q, *sources: Source) -> jax.Array:
     """Attention and its output projection."""
     cfg = self.config
     y = layers.attend(
         q,
-        k,
-        v,
-        bias=bias,
-        mask=mask,
+        sources,
         dtype=cfg.dtype,
         float32_logits=cfg.float32_attention_logits,
     )

@@ -8,13 +8,11 @@ import dataclasses
 import os
 import pathlib
 
-import jax
-
+from t5x_specdec import preparation
 from t5x_specdec.checkpoint_reader import read_checkpoint
 from t5x_specdec.config_reader import config_from_params
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
-from t5x_specdec.preparation import pays_to_lay_out
 from t5x_specdec.vocabulary import check_same
 from t5x_specdec.vocabulary import Vocabulary
 
@@ -71,11 +69,8 @@ def read_model(
     config = config_from_params(checkpoint.params, dtype=dtype)
   except ValueError as error:
     raise ValueError(f'{checkpoint.path}: {error}') from None
-  decoder = T5(config)
-  params = jax.jit(decoder.prepare)(checkpoint.params)
-  if pays_to_lay_out(params):
-    params = decoder.lay_out(params)
-  return Model(decoder, params, checkpoint.path, checkpoint.step)
+  params = preparation.ready(checkpoint.params, config)
+  return Model(T5(config), params, checkpoint.path, checkpoint.step)
 
 
 def read_checked(

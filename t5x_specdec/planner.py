@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many tokens to draft, if any: `theory` with what a pair really costs.
 
-A `Calibration` holds what was measured on one machine, or given: the costs of a
-round for each gamma, and how many tokens a target call yields under each rule
-of verification. `plan` makes figures of it and picks the best gamma, where 0
-means not to speculate. `benchmarks.calibrate` measures one.
+A `Calibration` holds the costs of a round for each gamma, and how many tokens a
+target call yields under each rule of verification. `plan` makes figures of it
+and picks the best gamma, where 0 means not to speculate.
 
 Tokens that were measured are taken as they are. Where only alpha is known they
 are Equation 1's, which is right for judging drafts one by one, if acceptances
@@ -17,199 +16,22 @@ upper one is 1 + gamma alpha. At temperature 0 the two rules are one.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from typing import Any
 
 import numpy as np
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import theory
+from t5x_specdec.calibration import Calibration
 from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.gamma import Policy
+from t5x_specdec.resampling import Estimate
+from t5x_specdec.sampling import MIN_TEMPERATURE
 
-FORMAT = 't5x_specdec calibration'
-VERSION = 1
-_RULES = ('token', 'block')
-# As `sampling.MIN_TEMPERATURE`: both rules are one then.
-_GREEDY = 1e-4
 # Speed-ups that differ by less are equal.
 _TIE = 1e-6
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-  """A figure and, where it was estimated from a sample, its 95% interval."""
-
-  value: float
-  low: float | None = None
-  high: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-  """Costs and acceptance of a pair; lists have one entry per gamma.
-
-  Attributes:
-    target: name of the target, for people.
-    draft: name of the draft.
-    gammas: rising, from 0.
-    d: time of the whole draft phase, in target steps; 0 at gamma 0.
-    v: time of the target's call on gamma + 1 tokens, acceptance included,
-      likewise; 1 at gamma 0.
-    alpha: Corollary 3.6.
-    tokens: by rule of verification, tokens per target call of a sample; a rule
-      that was not measured is missing.
-    c: time of one draft step over one target step.
-    c_hat: operations of one draft step over those of one target step.
-    step_ms: milliseconds of one target step; None where costs were given.
-    encode_ms: before the first round, of the target alone and of the pair.
-    text_len: mean tokens of a text, for the share of `encode_ms`.
-    settings: how it was measured.
-    parameters: numbers of them, 'target' and 'draft'.
-    memory_bytes: of the parameters, likewise.
-    machine: what it was measured on.
-  """
-
-  target: str
-  draft: str
-  gammas: list[int]
-  d: list[float]
-  v: list[float]
-  alpha: Estimate
-  tokens: dict[str, list[Estimate]] = dataclasses.field(default_factory=dict)
-  c: float | None = None
-  c_hat: float | None = None
-  step_ms: float | None = None
-  encode_ms: dict[str, float] | None = None
-  text_len: float | None = None
-  settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-  parameters: dict[str, int] | None = None
-  memory_bytes: dict[str, int] | None = None
-  machine: dict[str, Any] | None = None
-
-  def __post_init__(self):
-    sizes = {'d': len(self.d), 'v': len(self.v)}
-    sizes |= {rule: len(found) for rule, found in self.tokens.items()}
-    for name, size in sizes.items():
-      if size != len(self.gammas):
-        raise ValueError(
-            f'{name} must be one for each of gammas={self.gammas}, got {size}'
-        )
-    rising = list(self.gammas) == sorted(set(self.gammas))
-    if not rising or not self.gammas or self.gammas[0] != 0:
-      raise ValueError(f'gammas must rise from 0, got {self.gammas}')
-    costs = np.add(self.d, self.v)
-    if not (np.all(np.isfinite(costs)) and np.all(costs > 0)):
-      raise ValueError(f'costs d + v must be positive, got {costs.tolist()}')
-    if not 0 <= self.alpha.value <= 1:
-      raise ValueError(f'alpha must be in [0, 1], got {self.alpha.value}')
-    if unknown := set(self.tokens) - set(_RULES):
-      raise ValueError(f'tokens must be by {_RULES}, got {sorted(unknown)}')
-
-  def json(self) -> dict[str, Any]:
-    """The object that `write` writes."""
-    return {'format': FORMAT, 'version': VERSION} | dataclasses.asdict(self)
-
-  def write(self, path: str | os.PathLike[str]) -> None:
-    """Writes the calibration as JSON."""
-    with open(path, 'w', encoding='utf-8') as file:
-      json.dump(self.json(), file, indent=1)
-      file.write('\n')
-
-
-def read(path: str | os.PathLike[str]) -> Calibration:
-  """Reads a calibration; raises ValueError where it is none, or of no use."""
-  with open(path, encoding='utf-8') as file:
-    try:
-      fields = json.load(file)
-    except ValueError as error:  # not UTF-8, too
-      raise ValueError(f'{path} is not JSON: {error}') from None
-  if not isinstance(fields, dict) or fields.pop('format', None) != FORMAT:
-    raise ValueError(f'{path} is no calibration: `calibrate` writes them')
-  if (version := fields.pop('version', None)) != VERSION:
-    raise ValueError(
-        f'{path} is of version {version}, and this reads {VERSION}: run '
-        '`calibrate` again'
-    )
-  try:
-    fields['alpha'] = Estimate(**fields['alpha'])
-    fields['tokens'] = {
-        rule: [Estimate(**found) for found in estimates]
-        for rule, estimates in fields['tokens'].items()
-    }
-    return Calibration(**fields)
-  except (KeyError, TypeError, AttributeError, ValueError) as error:
-    raise ValueError(f'{path}: {error}') from None
-
-
-def given(
-    alpha: float,
-    c: float,
-    *,
-    verify: list[float] | None = None,
-    c_hat: float | None = None,
-    max_gamma: int = 20,
-) -> Calibration:
-  """A calibration from numbers instead of measurements.
-
-  Args:
-    alpha: acceptance rate in [0, 1].
-    c: time of one draft step over one target step, >= 0.
-    verify: v of gamma 1, 2, ...; None for the paper's 1.
-    c_hat: of operations; None takes c.
-    max_gamma: the largest gamma; with `verify` as many as it has.
-
-  Returns:
-    The calibration.
-
-  Raises:
-    ValueError: naming what is out of range.
-  """
-  if not 0 <= alpha <= 1:
-    raise ValueError(f'alpha must be in [0, 1], got {alpha}')
-  if not 0 <= c < np.inf:
-    raise ValueError(f'c must be >= 0, got {c}')
-  if c_hat is not None and not 0 <= c_hat < np.inf:
-    raise ValueError(f'c_hat must be >= 0, got {c_hat}')
-  if max_gamma < 1:
-    raise ValueError(f'max_gamma must be >= 1, got {max_gamma}')
-  verify = [1.0] * max_gamma if verify is None else verify
-  gammas = list(range(len(verify) + 1))
-  return Calibration(
-      target='target',
-      draft='draft',
-      gammas=gammas,
-      d=[gamma * c for gamma in gammas],
-      v=[1.0, *verify],
-      alpha=Estimate(alpha),
-      c=c,
-      c_hat=c if c_hat is None else c_hat,
-  )
-
-
-def ratio_estimate(top: np.ndarray, bottom: np.ndarray) -> Estimate:
-  """sum(top) / sum(bottom) with a 95% interval, by resampling clusters.
-
-  Drafts of one text are not independent, so texts are resampled whole: an
-  interval that took each draft for itself would be too narrow.
-
-  Args:
-    top: float[texts], e.g. `Stats.overlap`.
-    bottom: float[texts], e.g. `Stats.judged`; not all 0.
-
-  Returns:
-    The ratio; of one text alone without an interval.
-  """
-  top, bottom = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
-  value = float(top.sum() / bottom.sum())
-  if len(top) < 2:
-    return Estimate(value)
-  drawn = np.random.default_rng(0).integers(len(top), size=[4000, len(top)])
-  tops, bottoms = top[drawn].sum(axis=1), bottom[drawn].sum(axis=1)
-  kept = bottoms > 0
-  low, high = np.quantile(tops[kept] / bottoms[kept], [0.025, 0.975])
-  return Estimate(value, float(low), float(high))
 
 
 def tokens_per_call(calibration: Calibration, rule: str) -> list[Estimate]:
@@ -241,7 +63,7 @@ def tokens_per_call(calibration: Calibration, rule: str) -> list[Estimate]:
 def knows(calibration: Calibration, rule: str) -> bool:
   """Whether `tokens_per_call` is more than a lower bound for this rule."""
   temperature = calibration.settings.get('temperature')
-  greedy = temperature is not None and temperature <= _GREEDY
+  greedy = temperature is not None and temperature <= MIN_TEMPERATURE
   return rule == 'token' or rule in calibration.tokens or greedy
 
 
@@ -268,8 +90,8 @@ def plan(calibration: Calibration, rule: str = 'block') -> dict[str, Any]:
       _high), operations, whole_call_speedup.
     Intervals are those of the sampled texts; costs count as known.
   """
-  if rule not in _RULES:
-    raise ValueError(f'rule must be one of {_RULES}, got {rule!r}')
+  if rule not in calibrations.RULES:
+    raise ValueError(f'rule must be one of {calibrations.RULES}, got {rule!r}')
   estimates = tokens_per_call(calibration, rule)
   rows = []
   for i, (gamma, tokens) in enumerate(zip(calibration.gammas, estimates)):
@@ -369,7 +191,7 @@ def policy(
     ValueError: another word, or a file that is no calibration.
   """
   if not isinstance(calibration, Calibration):
-    calibration = read(calibration)
+    calibration = calibrations.read(calibration)
   if word == 'auto':
     return Fixed(best_gamma(calibration, rule))
   if word == 'adaptive':

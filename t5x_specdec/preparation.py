@@ -9,6 +9,7 @@ changes nothing.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -105,6 +106,20 @@ def pays_to_lay_out(params: PyTree) -> bool:
   """
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
   return jax.default_backend() == 'cpu' and size >= 2**29
+
+
+def ready(params: PyTree, config: T5Config) -> PyTree:
+  """Prepares, and lays out where that pays: for a model that is kept.
+
+  Args:
+    params: T5X parameter tree.
+    config: the network's hyperparameters.
+
+  Returns:
+    A tree on the device, to be decoded from again and again.
+  """
+  params = jax.jit(functools.partial(prepare, config=config))(params)
+  return lay_out(params, config) if pays_to_lay_out(params) else params
 
 
 def transpose(flat: dict[Path, Any]) -> None:

@@ -21,6 +21,8 @@ class Round(NamedTuple):
 
   Attributes:
     position: tokens of text before it.
+    gamma: drafts that it was run for; the row may have had room for fewer, or
+      the draft nothing to say.
     drafted: ids the draft proposed.
     accepted: how many of them the target let stand.
     next_token: the target's own token after these, None where the text ended
@@ -31,6 +33,7 @@ class Round(NamedTuple):
   """
 
   position: int
+  gamma: int
   drafted: list[int]
   accepted: int
   next_token: int | None
@@ -42,6 +45,8 @@ class Trace(struct.PyTreeNode):
   """The rounds of all decodes; leading axes as in `DecodeResult.tokens`.
 
   Attributes:
+    gamma: int32[..., length], that of the round that started from each length
+      of text, -1 where no round started.
     drafted: int32[..., length, gamma], the drafts of the round that started
       from each length of text, -1 where there is none; gamma is the largest
       where it varies.
@@ -54,6 +59,7 @@ class Trace(struct.PyTreeNode):
     q: float32[..., length, gamma], the draft's own.
   """
 
+  gamma: jax.Array
   drafted: jax.Array
   accepted: jax.Array
   count: jax.Array
@@ -64,6 +70,7 @@ class Trace(struct.PyTreeNode):
   def empty(cls, rows: int, length: int, gamma: int) -> Trace:
     """A trace without rounds."""
     return cls(
+        gamma=jnp.full([rows, length], -1, jnp.int32),
         drafted=jnp.full([rows, length, gamma], -1, jnp.int32),
         accepted=jnp.full([rows, length], -1, jnp.int32),
         count=jnp.zeros([rows, length], jnp.int32),
@@ -110,6 +117,7 @@ class Trace(struct.PyTreeNode):
       return old.at[rows, at].set(new, mode='drop')
 
     return Trace(
+        gamma=self.gamma.at[rows, at].set(drafts.shape[1], mode='drop'),
         drafted=file(self.drafted, drafts, -1),
         accepted=self.accepted.at[rows, at].set(
             jnp.minimum(verified, count), mode='drop'
@@ -131,9 +139,16 @@ class Trace(struct.PyTreeNode):
     Returns:
       One entry per round; what EOS cut off is left out.
     """
-    drafted, accepted, count, p, q = (
+    gamma, drafted, accepted, count, p, q = (
         np.asarray(leaf[index])
-        for leaf in (self.drafted, self.accepted, self.count, self.p, self.q)
+        for leaf in (
+            self.gamma,
+            self.drafted,
+            self.accepted,
+            self.count,
+            self.p,
+            self.q,
+        )
     )
     rounds = []
     for start in map(int, np.flatnonzero(accepted >= 0)):
@@ -141,6 +156,7 @@ class Trace(struct.PyTreeNode):
       rounds.append(
           Round(
               position=start,
+              gamma=int(gamma[start]),
               drafted=drafted[start][real].tolist(),
               accepted=n,
               next_token=int(tokens[start + n]) if count[start] > n else None,

@@ -123,15 +123,17 @@ def checked_lenience(lenience: Any, verification: str) -> float:
   for drafts that are judged one by one only.
 
   Args:
-    lenience: in (0, 1].
+    lenience: in (0, 1], and not so small that float32 loses it.
     verification: a key of `acceptance.RULES`.
   """
   real = isinstance(lenience, numbers.Real) and not isinstance(lenience, bool)
   value = float(lenience) if real else float('nan')  # pyright: ignore
-  if not 0 < value <= 1:
+  # Further down l q would be 0 in float32, and alpha no number.
+  least = float(np.finfo(np.float32).eps)
+  if not least <= value <= 1:
     raise ValueError(
-        f'lenience must be a number in (0, 1], got {lenience!r}: 1 is exact, '
-        'less is lossy'
+        f'lenience must be a number in (0, 1], {least:.1e} or more, got '
+        f'{lenience!r}: 1 is exact, less is lossy'
     )
   if value < 1 and verification != 'token':
     raise ValueError(
@@ -253,11 +255,11 @@ def check_method(temperature: Any, topk: Any, topp: Any, batch: int) -> None:
   topk, topp = _known('topk', topk), _known('topp', topp)
   if topk is not None:
     if not _is_integer(topk) or topk.ndim or not 0 <= topk < 2**31:
-      raise ValueError(f'topk must be an integer >= 0, got {topk!r}')
+      raise ValueError(f'topk must be an integer >= 0, got {topk}')
   if topp is not None and (
       topp.ndim or not _is_real(topp) or not 0 <= topp <= 1
   ):
-    raise ValueError(f'topp must be a number in [0, 1], got {topp!r}')
+    raise ValueError(f'topp must be a number in [0, 1], got {topp}')
   if topk and topp:
     raise ValueError(
         'At most one of `topp` or `topk` may be non-zero, got '

@@ -23,20 +23,16 @@ import pytest
 
 from t5x_specdec import loop
 from t5x_specdec import pair
+from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.cli import main
 from t5x_specdec.cli import setup
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.testing.checkpoint_writer import write_checkpoint
 
 # Two checkpoints, a vocabulary and 7 lines of text.
 folder = generate_test.folder
 run = generate_test.run
 _ROOT = pathlib.Path(__file__).parents[1]
-
-
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
 
 
 def one_line(err: str) -> str:
@@ -117,6 +113,22 @@ def test_resume_touches_no_other_file(
   with pytest.raises(AssertionError, match=message):
     raise AssertionError(err)
   assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_a_gamma_measured_anew_may_be_another(
+    folder, capsys, tmp_path, monkeypatch
+):
+  """Then samples are others, and the error says what would keep them."""
+  output = tmp_path / 'out.jsonl'
+  options = SAMPLED | {'draft': 'lookup', 'gamma': 'auto', 'output': output}
+  found = iter([Fixed(0), Fixed(2)])
+  monkeypatch.setattr(on_the_spot, 'policy', lambda *_, **__: next(found))
+  assert run(capsys, folder, **options)[0] == 0
+  written = output.read_bytes()
+  status, _, err = run(capsys, folder, resume=True, **options)
+  assert status == 2 and output.read_bytes() == written
+  assert 'or --gamma auto measured other costs: with --calib' in one_line(err)
 
 
 def test_resume_needs_a_file(folder, capsys):
@@ -241,6 +253,8 @@ def test_nothing_else_is_written_and_nothing_unpickled(folder, tmp_path):
           TMPDIR=str(tmp_path / 'tmp'),
           XDG_CACHE_HOME=str(tmp_path / 'home'),
           PYTHONDONTWRITEBYTECODE='1',
+          # That of these tests, which is in a folder of its own.
+          JAX_ENABLE_COMPILATION_CACHE='0',
       ),
       capture_output=True,
       text=True,
@@ -256,15 +270,62 @@ def test_nothing_else_is_written_and_nothing_unpickled(folder, tmp_path):
   assert after == before
 
 
-def _damage(path: pathlib.Path, rng: np.random.Generator) -> None:
-  """Flips a bit of a file, or cuts it."""
-  data = bytearray(path.read_bytes())
-  at = int(rng.integers(len(data)))
-  if rng.random() < 0.7:
-    data[at] ^= 1 << int(rng.integers(8))
-  else:
-    del data[at:]
-  path.write_bytes(data)
+_RUN_ALL = _WATCH.replace(
+    'status = main.main()',
+    'import json; status = max(map(main.main, json.loads(sys.argv[1])))',
+)
+
+
+@pytest.mark.slow
+def test_no_command_writes_elsewhere(folder, tmp_path):
+  """In a folder that is none of theirs, without a home."""
+  for name in ('tmp', 'work', 'out'):
+    (tmp_path / name).mkdir()
+  out = tmp_path / 'out'
+  calibration, counted, page, texts = (
+      str(out / name) for name in ('c.json', 'n.npz', 'page.html', 'texts')
+  )
+  commands = [
+      generate_test.arguments(folder, output=texts, trace=True),
+      ['report', texts, '--output', page],
+      ['demo', '--n', '1'],
+      ['certify', '--target', 'toy', '--samples', '200'],
+      ['tables', '--only', '1'],
+      [
+          *('ngram', 'build', '--order', '1', '--output', counted),
+          *('--vocabulary', str(folder / 'words.model')),
+          *('--input', str(folder / 'input.txt')),
+      ],
+      [
+          *('calibrate', '--target', 'tiny', '--draft', 'tiny'),
+          *('--alpha', '0.5', '--gamma', '1', '--repeats', '1'),
+          *('--output_len', '8', '--output', calibration),
+      ],
+      ['plan', '--calibration', calibration],
+  ]
+  done = subprocess.run(
+      [sys.executable, '-c', _RUN_ALL, json.dumps(commands)],
+      cwd=tmp_path / 'work',
+      env=environment(
+          HOME=str(tmp_path / 'none'),
+          TMPDIR=str(tmp_path / 'tmp'),
+          PYTHONDONTWRITEBYTECODE='1',
+          JAX_ENABLE_COMPILATION_CACHE='false',  # the tests' own
+      ),
+      capture_output=True,
+      text=True,
+      check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  told = {
+      line
+      for line in done.stdout.split('\n')
+      if line.startswith(('writes ', 'os.', 'shutil.', 'unpickles '))
+  }
+  named = {calibration, counted, page, texts}
+  assert told - {f'writes {os.devnull}'} == {f'writes {x}' for x in named}
+  assert not (tmp_path / 'none').exists()
+  assert {str(x) for x in tmp_path.rglob('*') if x.is_file()} == named
 
 
 def test_a_damaged_checkpoint_is_refused_or_read_as_it_was(tmp_path):
@@ -284,7 +345,7 @@ def test_a_damaged_checkpoint_is_refused_or_read_as_it_was(tmp_path):
   for i in range(80):
     # Every other time the file that all depends on.
     name = pathlib.Path('checkpoint') if i % 2 else rng.choice(files)
-    _damage(path / name, rng)
+    helpers.damage(path / name, rng)
     try:
       model = pair.read_model(path)
     except (ValueError, OSError) as error:

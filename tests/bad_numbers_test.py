@@ -24,12 +24,6 @@ from t5x_specdec.testing import toys
 VOCAB = laws.VOCAB
 
 
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
-
-
 def counting(rows):
   """Tables whose text is 2 3 4 2 3 4 ..., by far the likeliest."""
   table = np.zeros([rows, VOCAB, VOCAB, VOCAB], np.float32)

@@ -66,8 +66,8 @@ def module(name):
 def run(monkeypatch, capsys, *flags):
   argv = ['bench_accelerator', '--size=tiny', '--json', '--inputs=8', *flags]
   monkeypatch.setattr(sys, 'argv', argv)
-  with helpers.quick_compilation():
-    status = importlib.import_module('bench_accelerator').main()
+  bench = importlib.import_module('bench_accelerator')
+  status = bench.main(bench._parser().parse_args())
   return status, json.loads(capsys.readouterr().out)
 
 

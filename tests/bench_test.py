@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import parameters
-from t5x_specdec import planner
 from t5x_specdec.benchmarks import checks
 from t5x_specdec.benchmarks import machine
 from t5x_specdec.benchmarks import protocol
@@ -177,8 +177,8 @@ def test_words_for_gamma_go_by_a_calibration(tmp_path):
   """Drafts that cost nothing are all drafted; dear ones are left."""
   for word, c, gamma in (('adaptive', 0.0, 3), ('auto', 9.0, 0)):
     path = tmp_path / 'c.json'
-    planner.given(0.75, c, verify=[1.0, 1.0, 1.0]).write(path)
-    status, result, _ = bench(
+    calibrations.given(0.75, c, verify=[1.0, 1.0, 1.0]).write(path)
+    status, result, err = bench(
         gamma=word, calibration=path, no_t5x=True, hf_python='false'
     )
     assert status == 0
@@ -189,6 +189,7 @@ def test_words_for_gamma_go_by_a_calibration(tmp_path):
     assert np.argmax(ran) == gamma
     if word == 'auto':
       assert np.flatnonzero(ran).tolist() == [gamma]
+      assert 'gamma auto is 0: drafts do not pay here' in err
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
-from t5x_specdec import planner
+from t5x_specdec import calibration as calibrations
 from t5x_specdec.benchmarks import calibrate
 from t5x_specdec.benchmarks import costs
 from t5x_specdec.benchmarks import pieces
@@ -17,8 +17,9 @@ from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
 from t5x_specdec.drafts import ModelDraft
+from t5x_specdec.gamma import Fixed
 from t5x_specdec.pair import read_demo_pair
-from t5x_specdec.planner import Estimate
+from t5x_specdec.resampling import Estimate
 
 
 def planted(batch_size=1):
@@ -90,7 +91,7 @@ def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
       '--repeats', '1', '-o', path, '--json',
   ])
   assert status == 0
-  found = planner.read(path)
+  found = calibrations.read(path)
   assert json.loads(capsys.readouterr().out) == found.json()
   assert (found.target, found.draft) == ('tiny', 'tiny')
   assert found.gammas == [0, 1, 2]
@@ -156,6 +157,25 @@ def test_a_sample_of_the_demo_pair():
       alpha = total['overlap'] / total['judged']
       assert found.alpha.value == pytest.approx(alpha, rel=1e-5)
       assert found.text_len == pytest.approx(total['emitted'] / 3)
+
+
+def test_a_draft_that_says_nothing_has_alpha_0(monkeypatch):
+  """Lookup, where no text repeats anything."""
+  plain = t5x_specdec.speculative_decode
+
+  def decode(*args, gamma, verification, **options):
+    del gamma, verification
+    return plain(*args, gamma=Fixed(0), verification='token', **options)
+
+  monkeypatch.setattr(t5x_specdec, 'speculative_decode', decode)
+  workload = planted()
+  pair = calibrate.pair(workload)
+  method = {'temperature': 0.0, 'topk': 0, 'topp': 0.0}
+  alpha, tokens, _ = calibrate._sample(
+      pair, workload.inputs, 12, (2,), method, 0, lambda text: None
+  )
+  assert alpha == Estimate(0.0)
+  assert [found.value for found in tokens['token']] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

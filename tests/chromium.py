@@ -161,7 +161,9 @@ class Page:
 
   def press(self, key: str) -> None:
     """Presses a key, such as 'Tab', and lets it go."""
-    codes = {'Tab': 9, 'Escape': 27, 'End': 35, 'ArrowRight': 39}
+    codes = {
+        'Tab': 9, 'Escape': 27, 'End': 35, 'ArrowLeft': 37, 'ArrowRight': 39
+    }
     for kind in ('rawKeyDown', 'keyUp'):
       self.call(
           'Input.dispatchKeyEvent',

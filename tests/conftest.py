@@ -14,7 +14,9 @@ from collections.abc import Iterator
 import importlib.util
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -23,7 +25,10 @@ import pytest
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 
 _T5X_PACKAGES = ('t5x', 'airio', 'jestimator')
+# What these mark is compiled as users compile.
+_OPTIMIZED = ('optimized', 't5x')
 _MISSING = pytest.StashKey[list[str]]()
+_COMPILED = pytest.StashKey[str]()
 _SKIP = 'needs T5X: '
 
 
@@ -64,6 +69,31 @@ def _is_missing(package: str) -> bool:
   return not any(_has_modules(pathlib.Path(folder)) for folder in folders)
 
 
+def _share_compilations(config: pytest.Config) -> None:
+  """Keeps what any process of this run has compiled, for all of them.
+
+  Most of the tests' time goes into compiling, and workers, files and the
+  processes that tests start compile many a program again. Where JAX is told of
+  a cache of the user's own it is left to that one. Tests that need T5X, some
+  over several processes or meshes, were never tried with a cache: where they
+  run there is none.
+  """
+  is_worker = hasattr(config, 'workerinput')
+  given = 'JAX_COMPILATION_CACHE_DIR' in os.environ
+  if is_worker or given or not config.stash[_MISSING]:
+    return
+  config.stash[_COMPILED] = tempfile.mkdtemp(prefix='t5x_specdec_compiled_')
+  os.environ['JAX_COMPILATION_CACHE_DIR'] = config.stash[_COMPILED]
+  # Small programs too: they are many.
+  os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
+  os.environ['JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES'] = '-1'
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+  if _COMPILED in config.stash:
+    shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
   checkouts = os.environ.get('T5X_CHECKOUTS', '')
   folders = list(_folders(checkouts))
@@ -75,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f'T5X_CHECKOUTS={checkouts!r} lacks a checkout of {", ".join(missing)}.'
     )
   config.stash[_MISSING] = missing
+  _share_compilations(config)
 
 
 def pytest_collection_modifyitems(
@@ -100,6 +131,27 @@ def forget_compiled_functions():
   jax = sys.modules.get('jax')
   if jax is not None:
     jax.clear_caches()
+
+
+def _compile_as_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+  # pylint: disable=g-import-not-at-top
+  import helpers  # and with it JAX, which reads the environment
+
+  optimized = any(request.node.get_closest_marker(name) for name in _OPTIMIZED)
+  with helpers.quick_compilation(not optimized):
+    yield
+
+
+@pytest.fixture(scope='module', autouse=True)
+def compile_fixtures(request: pytest.FixtureRequest) -> Iterator[None]:
+  """Turns most of XLA's optimizations off for what a file's tests share."""
+  yield from _compile_as_marked(request)
+
+
+@pytest.fixture(autouse=True)
+def compile_test(request: pytest.FixtureRequest) -> Iterator[None]:
+  """Turns them off for each test that is not marked."""
+  yield from _compile_as_marked(request)
 
 
 def pytest_terminal_summary(

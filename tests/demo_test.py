@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import t5x_specdec
-from t5x_specdec import planner
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import theory
 from t5x_specdec.benchmarks import on_the_spot
 from t5x_specdec.cli import demo
@@ -104,7 +104,7 @@ def test_gamma_is_what_pays(draft, word, capsys, monkeypatch):
   args = ('--draft', draft, '--gamma', word, '--n', '2', '--json')
   result = {}
   for cost in (0.01, 10.0):
-    calibration = planner.given(1.0, cost, verify=[1.0, 1.0])
+    calibration = calibrations.given(1.0, cost, verify=[1.0, 1.0])
     monkeypatch.setattr(
         on_the_spot, 'calibrate', lambda *_, found=calibration, **__: found
     )

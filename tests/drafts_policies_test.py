@@ -10,7 +10,7 @@ in a large one gamma would be nearly constant and no policy could do harm.
 import dataclasses
 import functools
 
-import helpers
+from helpers import some_slow
 import jax
 import jax.numpy as jnp
 import laws
@@ -42,44 +42,12 @@ def chain(first, then):
   return Chain(first[0], then[0]), {'first': first[1], 'then': then[1]}
 
 
-@dataclasses.dataclass(frozen=True)
-class Argmax:
-  """A draft that takes another one's most likely token, and is certain of it.
-
-  Its q is one-hot, whatever the temperature.
-  """
-
-  of: ngram.Ngram
-
-  has_encoder = None
-  may_abstain = False
-
-  @property
-  def vocab_size(self):
-    return self.of.vocab_size
-
-  def check(self, params):
-    self.of.check(params)
-
-  def prepare(self, params):
-    return self.of.prepare(params)
-
-  def init(self, params, inputs, prompt, max_len):
-    return self.of.init(params, inputs, prompt, max_len)
-
-  def propose(self, *args):
-    method = args[4]
-    greedy = method.replace(temperature=jnp.zeros_like(method.temperature))
-    proposal, state = self.of.propose(*args[:4], greedy, *args[5:])
-    return proposal.replace(q=None), state
-
-
 NGRAM = ngram.count(CORPUS, laws.VOCAB, 2)
 # A draft and its parameters.
 DRAFTS = {
     'model': MODEL,
     'ngram': NGRAM,
-    'ngram_argmax': (Argmax(NGRAM[0]), NGRAM[1]),
+    'ngram_argmax': (dataclasses.replace(NGRAM[0], argmax=True), NGRAM[1]),
     'one_hot': (laws.OneHotDraft(), {}),
     'lookup': LOOKUP,
     'chain': chain(LOOKUP, MODEL),
@@ -118,13 +86,11 @@ CASES = [
 ]
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
-each_case = pytest.mark.parametrize('draft, policy, rule', CASES)
-
-
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
+# Each draft once a day, under one policy after the other.
+DAILY = [CASES[3 * i + i % 3] for i in range(len(DRAFTS))]
+each_case = pytest.mark.parametrize(
+    'draft, policy, rule', some_slow(DAILY, CASES)
+)
 
 
 @functools.partial(jax.jit, static_argnames=('draft', 'policy', 'rule'))
@@ -232,7 +198,9 @@ SCRIPT_DRAFTS = {
 SCRIPT_DRAFTS['chain'] = chain(LOOKUP, SCRIPT_DRAFTS['model'])
 
 
-@pytest.mark.parametrize('policy', ['fixed_3', 'adaptive', 'contrary'])
+@pytest.mark.parametrize(
+    'policy', some_slow(['adaptive'], ['fixed_3', 'adaptive', 'contrary'])
+)
 @pytest.mark.parametrize('draft', SCRIPT_DRAFTS)
 def test_greedy_texts_lengths_and_progress(draft, policy):
   """EOS at every place; prompts, also with gaps, and lengths of each row."""
@@ -340,8 +308,10 @@ class InTurn:
 
 
 @pytest.mark.parametrize('temperature', [0.0, 1.0])
-@pytest.mark.parametrize('policy', [Fixed(3), InTurn()])
-@pytest.mark.parametrize('first', [None, Sometimes()])
+@pytest.mark.parametrize('policy', some_slow([InTurn()], [Fixed(3), InTurn()]))
+@pytest.mark.parametrize(
+    'first', some_slow([Sometimes()], [None, Sometimes()])
+)
 def test_a_model_that_sat_out_has_read_all_it_missed(
     first, policy, temperature
 ):

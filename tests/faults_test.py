@@ -44,12 +44,6 @@ examples = functools.partial(
 )
 
 
-@pytest.fixture(scope='module', autouse=True)
-def quick_compilation():
-  with helpers.quick_compilation():
-    yield
-
-
 def by_hand(table, word, prompt, steps, eos_id):
   """What a target of a table says: tokens and score, in plain Python.
 

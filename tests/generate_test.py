@@ -226,16 +226,15 @@ def test_traced_lines_hold_their_rounds_and_make_a_report(
     folder, capsys, tmp_path
 ):
   output, page = tmp_path / 'run.jsonl', tmp_path / 'report.html'
-  with helpers.quick_compilation():
-    status, _, _ = run(
-        capsys,
-        folder,
-        trace=True,
-        compare=True,
-        output=output,
-        temperature=1.0,
-        num_decodes=2,
-    )
+  status, _, _ = run(
+      capsys,
+      folder,
+      trace=True,
+      compare=True,
+      output=output,
+      temperature=1.0,
+      num_decodes=2,
+  )
   assert status == 0
   records = [json.loads(line) for line in output.read_text().splitlines()]
   vocabulary = Vocabulary(folder / 'words.model')
@@ -264,6 +263,7 @@ def test_traced_lines_hold_their_rounds_and_make_a_report(
     costs = one['parts_ms'].values()
     assert all(np.all(np.array(cost) > 0) for cost in costs)
     assert one['batch_ms'] > 0 and one['batch_alone_ms'] > 0
+    assert one['batch_alone_tokens'] > 0
 
   status = main.main(['report', str(output), '-o', str(page), '--json'])
   assert status == 0 and page.exists()

@@ -7,7 +7,7 @@ The upper half needs no T5X. `Stock` at the end imports it when it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from t5x_specdec import loop
 from t5x_specdec import parameters
@@ -62,15 +63,55 @@ NO_EOS = 10_000
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 
 
+# Whether the environment asks for it, as `scripts/mutants.py` does.
+_ALWAYS_QUICK = jax.config.read('jax_disable_most_optimizations')
+
+
 @contextlib.contextmanager
 def quick_compilation(quick: bool = True) -> Iterator[None]:
-  """Turns XLA's optimizations off: it then compiles twice as fast."""
+  """Turns XLA's optimizations off: it then compiles twice as fast.
+
+  So it is in every test but those marked `optimized` or `t5x`.
+
+  Args:
+    quick: False for a test of what users run.
+  """
   before = jax.config.read('jax_disable_most_optimizations')
-  jax.config.update('jax_disable_most_optimizations', quick or before)
+  jax.config.update('jax_disable_most_optimizations', quick or _ALWAYS_QUICK)
   try:
     yield
   finally:
     jax.config.update('jax_disable_most_optimizations', before)
+
+
+def some_slow(daily: Collection[Any], rows: Iterable[Any]) -> list[Any]:
+  """Parameters of a test, of which `make check` takes some.
+
+  Args:
+    daily: those that are not slow.
+    rows: all, each a value or a tuple of them.
+
+  Returns:
+    What `pytest.mark.parametrize` takes.
+  """
+  return [
+      pytest.param(
+          *(row if isinstance(row, tuple) else [row]),
+          marks=() if row in daily else pytest.mark.slow,
+      )
+      for row in rows
+  ]
+
+
+def damage(path: pathlib.Path, rng: np.random.Generator) -> None:
+  """Flips a bit of a file, or cuts it."""
+  data = bytearray(path.read_bytes())
+  at = int(rng.integers(len(data)))
+  if rng.random() < 0.7:
+    data[at] ^= 1 << int(rng.integers(8))
+  else:
+    del data[at:]
+  path.write_bytes(data)
 
 
 def random_params(config: T5Config, seed: int) -> PyTree:

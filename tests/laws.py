@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
 import t5x_specdec
+from t5x_specdec.certificate import statistics
 from t5x_specdec.drafts import Proposal
 from t5x_specdec.testing import toys
 
@@ -35,8 +36,6 @@ METHODS = {
     'cold_topp': {'temperature': 0.8, 'topk': 0, 'topp': 0.85},
     'greedy': {'temperature': 0.0, 'topk': 0},
 }
-# One with no filter, one with each, and none of the law's randomness.
-EACH_KIND = ('plain', 'cold_topk', 'topp', 'greedy')
 
 
 def toy_tables(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +49,24 @@ def toy_tables(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
   target = rng.normal(0.0, 1.5, shape).astype(np.float32)
   draft = 0.5 * target + rng.normal(0.0, 1.2, shape).astype(np.float32)
   return target, draft.astype(np.float32)
+
+
+def toy_texts(rows: int, **options: Any) -> t5x_specdec.DecodeResult:
+  """Texts of `toy_tables(9)` that never end; options of the decode."""
+  target, draft = toy_tables(9)
+  decoder = toys.TableDecoder(VOCAB)
+  return jax.device_get(
+      t5x_specdec.speculative_decode(
+          decoder,
+          decoder,
+          {'table': target},
+          {'table': draft},
+          np.zeros([rows, 1], np.int32),
+          eos_id=VOCAB,
+          topk=0,
+          **options,
+      )
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,23 +158,6 @@ def p_value(
     The p value (0.0 if an output appears that has no probability) and the total
     variation distance between frequencies and law.
   """
-  texts, counts = np.unique(outputs, axis=0, return_counts=True)
-  observed = {
-      tuple(int(t) for t in text): int(count)
-      for text, count in zip(texts, counts)
-  }
-  samples = len(outputs)
-  if any(text not in law for text in observed):
-    return 0.0, 1.0
-  names = sorted(law, key=lambda text: law[text])
-  expected = np.array([law[text] * samples for text in names])
-  found = np.array([observed.get(text, 0) for text in names], np.float64)
-  distance = 0.5 * np.abs(found - expected).sum() / samples
-  # Pool the rarest outputs until the pool is large enough for the test.
-  pooled = int(np.searchsorted(np.cumsum(expected), 10.0)) + 1
-  expected = np.append(expected[pooled:], expected[:pooled].sum())
-  found = np.append(found[pooled:], found[:pooled].sum())
-  if len(found) == 1:
-    return 1.0, distance
-  expected *= found.sum() / expected.sum()
-  return float(stats.chisquare(found, expected).pvalue), distance
+  observed, expected = statistics.joint_table(outputs, law)
+  distance = 0.5 * np.abs(observed - expected).sum() / len(outputs)
+  return statistics.chi_square(observed, expected).p_value, float(distance)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`t5x-specdec ngram build`: what it counts, and what it refuses."""
 
+import io
 import json
 
 import numpy as np
@@ -148,6 +149,13 @@ def test_what_a_task_lacks_is_one_line(
   assert message in err and len(err.strip().splitlines()) == 1
 
 
+def _archive() -> bytes:
+  """An archive of arrays, `.npz` by its right name."""
+  file = io.BytesIO()
+  np.savez(file, ids=np.ones([2, 2], np.int32))
+  return file.getvalue()
+
+
 BAD = {
     'no_vocabulary': ({}, '--vocabulary is needed'),
     'order': ({'vocabulary': WORDS, 'order': 5}, 'order must be in [1, 4]'),
@@ -157,7 +165,16 @@ BAD = {
     'large': ({'vocabulary': WORDS, 'ids': '4196'}, 'some in [1, 4196]'),
     'latin': ({'vocabulary': WORDS, 'input': b'fr\xfch'}, 'is not UTF-8'),
     'empty': ({'vocabulary': WORDS, 'input': ''}, 'holds no line'),
-    'blank': ({'vocabulary': WORDS, 'input': '\n\n'}, 'no text to count'),
+    'blank': ({'vocabulary': WORDS, 'input': '\n \n'}, 'no text to count'),
+    'no_ids': ({'vocabulary': WORDS, 'ids': '\n \n'}, 'no text to count'),
+    'padding_alone': (
+        {'vocabulary': WORDS, 'ids.npy': np.zeros([2, 3], np.int32)},
+        'no text to count',
+    ),
+    'archive': (
+        {'vocabulary': WORDS, 'ids.npy': _archive()},
+        'is not an array, but an archive',
+    ),
     'array': ({'vocabulary': WORDS, 'ids.npy': b'x'}, 'is not an array'),
     'floats': (
         {'vocabulary': WORDS, 'ids.npy': np.ones([2, 2])},
@@ -186,12 +203,16 @@ def test_bad_input_is_one_line_and_no_table(name, capsys, tmp_path):
   assert message in err and len(err.strip().splitlines()) == 1
 
 
-def test_the_text_is_not_overwritten(capsys, tmp_path):
+@pytest.mark.parametrize('flag', ['input', 'ids', 'vocabulary'])
+def test_what_is_read_is_not_overwritten(flag, capsys, tmp_path):
   path = tmp_path / 'table.npz'
-  path.write_text('Datei')
-  status, _, err, _ = build(capsys, tmp_path, input=path, vocabulary=WORDS)
-  assert status == 2 and 'is the --input' in err
-  assert path.read_text() == 'Datei'
+  path.write_text('5')
+  flags = {'vocabulary': WORDS, flag: path}
+  if flag == 'vocabulary':
+    flags['input'] = '-'
+  status, _, err, _ = build(capsys, tmp_path, **flags)
+  assert status == 2 and f'is the --{flag}' in err
+  assert path.read_text() == '5'
 
 
 @pytest.mark.parametrize(

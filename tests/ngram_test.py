@@ -111,6 +111,32 @@ def test_saved_and_read(tmp_path):
   assert (again, fingerprint) == (draft, 'abc')
   for name, leaf in params.items():
     np.testing.assert_array_equal(arrays[name], leaf)
+  certain = ngram.load(tmp_path / 'table.npz', argmax=True).draft
+  assert certain == dataclasses.replace(draft, argmax=True)
+
+
+def test_argmax_is_certain_of_the_likeliest_token_at_any_temperature():
+  corpus = texts()
+  draft, table = ngram.count(corpus, 7, 2)
+  draft = dataclasses.replace(draft, argmax=True)
+  tokens = jnp.asarray([[0, said] + [0] * 6 for said in range(1, 7)])
+  proposal, _ = draft.propose(
+      draft.prepare(table),
+      (),
+      tokens,
+      jnp.ones([6], jnp.int32),
+      Method(jnp.full([6], 9.0), jnp.int32(0), jnp.float32(0)),
+      3,
+      jnp.full([6], 3),
+      jax.random.split(jax.random.key(0), (6, 3)),
+  )
+  assert proposal.q is None
+  for row, said in enumerate(range(1, 7)):
+    before = [0, said]
+    for token in np.asarray(proposal.tokens[row]).tolist():
+      law = slow_law(corpus, 2, before, 7)
+      assert law[token] == max(law)
+      before.append(token)
 
 
 def test_what_is_no_table_is_refused(tmp_path):
@@ -141,7 +167,7 @@ def test_what_is_no_table_is_refused(tmp_path):
     ngram.load(path)
   arrays = {**params, 'fingerprint': np.asarray('abc')}
   entries = len(params['tokens'])
-  good = dataclasses.astuple(draft)
+  good = dataclasses.astuple(draft)[:4]
   for shape in (
       (7, 2),
       (*good, 5),
@@ -165,12 +191,22 @@ def test_what_is_no_table_is_refused(tmp_path):
     np.savez(path, shape=np.asarray(good), **{**arrays, name: leaf})
     with pytest.raises(ValueError, match='is not an n-gram table'):
       ngram.load(path)
+  np.savez(path, shape=np.asarray(good), more=params['tokens'], **arrays)
+  with pytest.raises(ValueError, match="arrays .*'more'"):
+    ngram.load(path)
   np.save(tmp_path / 'table.npy', params['tokens'])
   with pytest.raises(ValueError, match='table.npy is not an n-gram table'):
     ngram.load(tmp_path / 'table.npy')
   np.savez(path, tokens=np.zeros(3))
   with pytest.raises(ValueError, match='is not an n-gram table'):
     ngram.load(path)
+
+
+def test_arrays_of_a_table_are_of_one_length():
+  draft, params = ngram.count(texts(), 7, 2)
+  for change in ({'counts': params['counts'][:-1]}, {'ends': None}):
+    with pytest.raises(ValueError, match='not an n-gram table, shapes'):
+      draft.check(params | change)
 
 
 def test_ids_are_integers():

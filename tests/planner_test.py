@@ -2,18 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans follow from their figures, and bad figures are told."""
 
+import argparse
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import planner
+from t5x_specdec import resampling
 from t5x_specdec import theory
+from t5x_specdec.benchmarks import machine
+from t5x_specdec.benchmarks import shapes
+from t5x_specdec.calibration import Calibration
 from t5x_specdec.cli import main
+from t5x_specdec.cli import options
 from t5x_specdec.gamma import Adaptive
 from t5x_specdec.gamma import Fixed
-from t5x_specdec.planner import Estimate
+from t5x_specdec.resampling import Estimate
 
 
 def run(capsys, *arguments):
@@ -77,11 +85,22 @@ def test_measured_costs_of_verification(capsys):
         (('--alpha', '0.5'), 'both --alpha and --c'),
         (('--alpha', '1.5', '--c', '0'), 'alpha must be in [0, 1], got 1.5'),
         (('--alpha', 'nan', '--c', '0'), 'alpha must be in [0, 1], got nan'),
-        (('--alpha', '0.5', '--c', '-1'), 'c must be >= 0, got -1'),
+        (('--alpha', '0.5', '--c', '-1'), 'c must be >= 0 and finite, got -1'),
+        (('--alpha', '0.5', '--c', 'nan'), 'c must be >= 0 and finite, got na'),
+        (('--alpha', '0.5', '--c', '1e308'), 'd at gamma 2 must be'),
+        (
+            ('--alpha', '0.5', '--c', '0', '--c_hat', 'inf'),
+            'c_hat must be >= 0 and finite, got inf',
+        ),
         (('--alpha', '0.5', '--c', '0', '--max_gamma', '0'), 'max_gamma must'),
+        (('--alpha', '0.5', '--c', '0', '--max_gamma', '99999'), '[1, 512]'),
+        (
+            ('--alpha', '0.5', '--c', '0.1', '--verify_cost=1,0'),
+            'v must be positive, got 0.0 at gamma 2',
+        ),
         (
             ('--alpha', '0.5', '--c', '0', '--verify_cost=-3'),
-            'costs d + v must be positive',
+            'v at gamma 1 must be >= 0 and finite, got -3',
         ),
         (('--calibration', 'x.json', '--alpha', '1'), '--alpha would say'),
         (('--calibration', '/nowhere/x.json'), '/nowhere/x.json'),
@@ -92,7 +111,7 @@ def test_bad_arguments_are_told_in_a_line(capsys, arguments, message):
   assert message in capsys.readouterr().err
 
 
-MEASURED = planner.Calibration(
+MEASURED = Calibration(
     target='large',
     draft='small',
     gammas=[0, 2, 4],
@@ -172,12 +191,53 @@ def test_calibrations_side_by_side(capsys, tmp_path):
   assert 'Best: fast. Draft 4: 1.60x [1.50, 1.75]' in text
 
 
+def test_drafts_side_by_side_count_their_encoders(capsys, tmp_path):
+  """The faster loop is not the faster call where its encoder is dear."""
+  paths = []
+  for name, scale, pair in (('quick', 0.9, 60.0), ('cheap', 1.0, 25.0)):
+    path = tmp_path / f'{name}.json'
+    dataclasses.replace(
+        MEASURED,
+        draft=name,
+        d=[scale * d for d in MEASURED.d],
+        encode_ms={'target': 20.0, 'pair': pair},
+    ).write(path)
+    paths += ['--calibration', str(path)]
+  found = plan_json(capsys, *paths)
+  assert [plan['speedup'] for plan in found['plans']] == pytest.approx(
+      [3.2 / 1.95, 1.6]
+  )
+  assert found['draft'] == 'cheap'
+
+
+def test_what_was_not_measured_alike_is_said(capsys, tmp_path):
+  paths = []
+  for i, settings in enumerate(({'temperature': 0.0}, {'temperature': 1.0})):
+    path = tmp_path / f'{i}.json'
+    # A name that looks like markup is a name.
+    dataclasses.replace(
+        MEASURED, target=f'[/b]{i} :smile:', settings=settings
+    ).write(path)
+    paths += ['--calibration', str(path)]
+  text = run(capsys, 'plan', *paths).out
+  assert 'Not measured alike, in target, temperature.' in text
+  assert '[/b]0 :smile: with small' in text
+  assert f'Best: small of {paths[1]}. Draft 4' in text
+  assert 'Not measured' not in run(capsys, 'plan', *paths[:2] * 2).out
+
+
+def test_the_last_gamma_may_not_be_the_best(capsys):
+  arguments = ('--alpha', '0.9', '--c', '0.01', '--max_gamma')
+  assert 'No larger gamma' in run(capsys, 'plan', *arguments, '3').out
+  assert 'No larger gamma' not in run(capsys, 'plan', *arguments, '64').out
+
+
 def test_files_are_read_as_they_were_written(tmp_path):
   path = tmp_path / 'c.json'
   MEASURED.write(path)
-  assert planner.read(path) == MEASURED
+  assert calibrations.read(path) == MEASURED
   written = json.loads(path.read_text())
-  assert (written['format'], written['version']) == (planner.FORMAT, 1)
+  assert (written['format'], written['version']) == (calibrations.FORMAT, 1)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +247,35 @@ def test_files_are_read_as_they_were_written(tmp_path):
         ({'version': 2}, 'is of version 2, and this reads 1'),
         ({'d': [0.0]}, 'd must be one for each of gammas'),
         ({'gammas': [1, 2, 4]}, 'gammas must rise from 0'),
-        ({'v': [1.0, -5.0, 2.0]}, r'costs d \+ v must be positive'),
+        ({'v': [1.0, -5.0, 2.0]}, 'v at gamma 2 must be >= 0 and finite'),
+        # A draft phase that takes no time is no excuse.
+        ({'v': [1.0, 0.0, 2.0]}, 'v must be positive, got 0.0 at gamma 2'),
+        ({'d': [0.0, '1', 2.0]}, "d at gamma 2 must be .*, got '1'"),
+        ({'d': [0.0, None, 2.0]}, 'd at gamma 2 must be .*, got None'),
+        ({'gammas': [0, 1.5, 4]}, r'gammas must rise from 0, got \[0, 1.5'),
+        (
+            {'tokens': {'token': [{'value': float('nan')}] * 3}},
+            'an estimate must be finite, got nan',
+        ),
+        ({'tokens': {'token': [1.0] * 3}}, 'c.json'),
+        ({'tokens': {'token': [{'value': 0}] * 3}}, 'tokens by tokens must be'),
+        ({'alpha': {'value': 0.5, 'low': 0.4}}, 'half an interval'),
+        ({'draft': None}, 'draft must be a name, got None'),
+        ({'alpha': {'value': 1.5}}, r'alpha must be in \[0, 1\], got 1.5'),
+        ({'alpha': {'value': None}}, 'an estimate must be finite, got None'),
+        ({'step_ms': 'slow'}, "step_ms must be .*, got 'slow'"),
+        ({'encode_ms': {'target': 1.0}}, 'encode_ms must be of target and'),
+        ({'settings': {'temperature': 'hot'}}, "temperature must .* 'hot'"),
+        ({'settings': []}, 'c.json'),
+        ({'version': '1'}, "is of version '1', and this reads 1"),
+        ({'gammas': [0, True, 2]}, 'gammas must rise from 0'),
+        ({'d': [0.0, -0.1, 0.5]}, 'd at gamma 2 must be >= 0 and fin'),
+        ({'d': 'abc'}, "d at gamma 0 must be >= 0 and finite, got 'a'"),
+        ({'v': [1.0, np.nan, 2.0]}, 'v at gamma 2 must be >= 0 and finite'),
+        ({'c': 'x'}, "c must be >= 0 and finite, got 'x'"),
+        ({'step_ms': 0}, 'step_ms must be positive, got 0'),
+        ({'text_len': 0}, 'text_len must be positive, got 0'),
+        ({'machine': 'mine'}, 'machine must be an object'),
         ({'tokens': {'words': [{'value': 1.0}] * 3}}, r"got \['words'\]"),
         ({'alpha': 0.5}, 'c.json'),
         ({'unknown': 1}, 'unknown'),
@@ -197,10 +285,44 @@ def test_files_of_no_use_are_refused(tmp_path, change, message):
   path = tmp_path / 'c.json'
   path.write_text(json.dumps(MEASURED.json() | change))
   with pytest.raises(ValueError, match=message):
-    planner.read(path)
+    calibrations.read(path)
   path.write_text('{')
   with pytest.raises(ValueError, match='is not JSON'):
-    planner.read(path)
+    calibrations.read(path)
+
+
+def test_a_calibration_of_something_else_is_warned_of(capsys, tmp_path):
+  path = tmp_path / 'c.json'
+  here = machine.describe()
+  config = shapes.SIZES['tiny']
+  count = shapes.parameter_count(config)
+  fields: dict[str, Any] = {
+      'parameters': {'target': count, 'draft': count},
+      'machine': here,
+      'settings': {'batch_size': 1, 'dtype': 'float32', 'temperature': 0.0}
+      | {'topk': 0, 'topp': 0.0},
+  }
+  args = argparse.Namespace(calibration=path, **fields['settings'])
+  both = {'target': config, 'draft': config}
+
+  def warning(configs=both, **change):
+    dataclasses.replace(MEASURED, **fields | change).write(path)
+    options.warn_of_calibration(args, configs)
+    return capsys.readouterr().err
+
+  assert not warning()
+  # Numbers that were given are of no pair and no machine.
+  assert not warning(parameters=None, machine=None, settings={})
+  assert f"parameters {{'target': {count}, 'draft': {count}}} (here" in warning(
+      {'target': config}
+  )
+  text = warning(
+      machine=here | {'cores': 0}, settings={'batch_size': 8, 'topk': 0}
+  )
+  assert text.startswith(f'WARNING: --calibration {path} was measured with ')
+  assert f'cores 0 (here {here["cores"]}), batch_size 8 (here 1): ' in text
+  args.calibration = None
+  assert not warning({})
 
 
 def test_intervals_cover_where_drafts_of_a_text_hang_together():
@@ -211,14 +333,14 @@ def test_intervals_cover_where_drafts_of_a_text_hang_together():
     rates = rng.beta(4, 2, 60)  # each text has its own, 2/3 on average
     judged = rng.integers(10, 40, 60)
     accepted = rng.binomial(judged, rates)
-    found = planner.ratio_estimate(accepted, judged)
+    found = resampling.ratio(accepted, judged)
     assert found.low is not None and found.high is not None
     covered += found.low <= 2 / 3 <= found.high
     error = np.sqrt(found.value * (1 - found.value) / judged.sum())
     naive += abs(found.value - 2 / 3) <= 1.96 * error
   assert 0.9 <= covered / trials <= 0.98
   assert naive / trials < 0.75
-  assert planner.ratio_estimate(np.ones(1), np.full(1, 4.0)) == Estimate(0.25)
+  assert resampling.ratio(np.ones(1), np.full(1, 4.0)) == Estimate(0.25)
 
 
 def test_policies_are_those_of_a_calibration(tmp_path):
@@ -231,6 +353,6 @@ def test_policies_are_those_of_a_calibration(tmp_path):
   assert adaptive.gammas == tuple(MEASURED.gammas)
   assert adaptive.draft_costs == tuple(MEASURED.d)
   assert adaptive.verify_costs == tuple(MEASURED.v)
-  assert planner.policy('auto', planner.given(0.3, 0.9)) == Fixed(0)
+  assert planner.policy('auto', calibrations.given(0.3, 0.9)) == Fixed(0)
   with pytest.raises(ValueError, match="'auto' or 'adaptive', got 'best'"):
     planner.policy('best', MEASURED)

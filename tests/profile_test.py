@@ -32,8 +32,7 @@ def decode(target, draft):
 
 def test_compiled_operations_and_profiles_name_their_phase(tmp_path):
   pair = [helpers.random_params(CONFIG, seed) for seed in (1, 2)]
-  with helpers.quick_compilation():
-    compiled = jax.jit(decode).lower(*pair).compile()
+  compiled = jax.jit(decode).lower(*pair).compile()
   names = re.findall(r'op_name="([^"]*)"', compiled.as_text())
   within = {phase: [] for phase in PHASES}
   for name in names:

@@ -12,14 +12,16 @@ import pytest
 
 from t5x_specdec.cli import main
 from t5x_specdec.report import figures
+from t5x_specdec.report import page as page_module
 from t5x_specdec.report import run as runs
 
 ATTACK = '</script><img src=x onerror=alert(1)><script>alert(2)</script>'
 
 
-def entry(drafted, accepted, next_token, p, q, pieces, next_piece):
+def entry(drafted, accepted, next_token, p, q, pieces, next_piece, gamma=2):
   return {
       'position': 0,
+      'gamma': gamma,
       'drafted': drafted,
       'accepted': accepted,
       'next_token': next_token,
@@ -57,6 +59,7 @@ def record(line, text, trace, aux, times):
           'batch': line - 1,
           'batch_ms': times[0],
           'batch_alone_ms': times[1],
+          'batch_alone_tokens': times[2],
       },
   }
 
@@ -72,7 +75,7 @@ RECORDS = [
             entry([4, 1], 2, None, [1, 1], [1, None], ['z', '</s>'], None),
         ],
         (3, 6, 5, 4, 6, 0.75),
-        (10.0, 20.0),
+        (10.0, 20.0, 8),
     ),
     record(
         2,
@@ -82,7 +85,7 @@ RECORDS = [
             entry([], 0, 1, [], [], [], '</s>'),
         ],
         (2, 2, 2, 1, 3, 0.4),
-        (10.0, 16.0),
+        (10.0, 16.0, 4),
     ),
 ]
 
@@ -120,7 +123,8 @@ def test_figures_by_hand():
       'speedup_theorem': 2.0725 / (2 * 0.25 + 1),
       'speedup_costs': 2.0725 / (0.5 + 1.5),
       'speedup_calls': 26 / 30,
-      'speedup_measured': 36 / 20,
+      # Per token: where texts are sampled, those of the target alone differ.
+      'speedup_measured': (36 / 12) / (20 / 9),
   })
 
 
@@ -135,7 +139,11 @@ def test_the_first_rejection_is_judged_unless_the_text_ended(
 
 
 def test_rows_of_a_batch_wait_for_the_longest():
-  both = parsed(changed(batch=0, batch_ms=10.0, batch_alone_ms=20.0))
+  both = parsed(
+      changed(
+          batch=0, batch_ms=10.0, batch_alone_ms=20.0, batch_alone_tokens=9
+      )
+  )
   shown = figures.expectations(both)
   assert shown['speedup_calls'] == pytest.approx(16 / 17)
   # The batch is timed once, however many lines it has.
@@ -156,6 +164,11 @@ def test_gammas_that_vary_and_drafts_that_abstain():
       },
   )
   records[1]['aux']['rounds_by_gamma'] = [1, 0, 1]
+  # One draft, since there was room for no more: still a round at gamma 2.
+  records[1]['trace'] = [
+      entry([5], 1, 4, [0.5], [0.5], [' a'], ' w'),
+      entry([], 0, 1, [], [], [], '</s>', gamma=0),
+  ]
   run = parsed(records)
   assert figures.timeline(run, run.texts[1])['rounds'] == [
       (2, 1.0, 3.0),
@@ -171,7 +184,7 @@ def test_gammas_that_vary_and_drafts_that_abstain():
 
 def test_a_run_without_drafts(tmp_path):
   records = copy.deepcopy(RECORDS[1:])
-  records[0]['trace'] = records[0]['trace'][1:]
+  records[0]['trace'] = [entry([], 0, 1, [], [], [], '</s>', gamma=0)]
   records[0]['aux'] = dict.fromkeys(records[0]['aux'], 0)
   records[0]['aux'] |= {
       'rounds': 1, 'emitted': 1, 'alpha': None, 'rounds_by_gamma': [1]
@@ -242,17 +255,17 @@ def test_the_page_has_the_run_s_values(tmp_path):
   values = json.loads(embedded)
   assert values['histogram']['counted'] == [2, 1, 2]
   assert values['positions'] == {'judged': [4, 3], 'accepted': [3, 2]}
-  assert values['expectations']['speedup_measured'] == 1.8
+  assert values['expectations']['speedup_measured'] == pytest.approx(1.35)
   for shown, given in zip(values['texts'], RECORDS):
     for ours, theirs in zip(shown['rounds'], given['trace'], strict=True):
       assert ours == {name: theirs[name] for name in ours}
   tiles = [text for _, text in document.all('dd')]
-  assert tiles == ['2', '9', '5', '1.80', '0.650', '1.80×']
+  assert tiles == ['2', '9', '5', '1.80', '0.650', '1.35×']
   cells = [text for _, text in document.all('td')]
   assert cells == [
       *('2', '1.8', '1', '1.1', '2', '2.1'),
       *('4', '3', '0.75', '3', '2', '0.67'),
-      *('2.07', '1.80', '1.38×', '1.80×', '1.04×', '1.80×', '0.87×', '1.80×'),
+      *('2.07', '1.80', '1.38×', '1.35×', '1.04×', '1.35×', '0.87×', '1.35×'),
   ]
   tokens = [
       (found['class'].removeprefix('token '), text)
@@ -283,8 +296,8 @@ def test_text_of_a_run_is_never_markup(tmp_path):
     assert 'style' not in found and not any(
         name.startswith('on') for name in found
     ), tag
-  inputs = [text for _, text in document.all('p', **{'class': 'input'})]
-  assert inputs == [f'Input: {ATTACK}', 'Input: short']
+  inputs = [text for _, text in document.all('bdi')]
+  assert inputs == [ATTACK, 'short']
 
 
 def test_a_long_run_shows_some_texts_and_says_so(tmp_path):
@@ -297,10 +310,36 @@ def test_a_long_run_shows_some_texts_and_says_so(tmp_path):
   assert json.loads(embedded)['histogram']['counted'] == [102, 0, 204]
 
 
+def test_long_texts_are_shown_up_to_a_number_of_rounds(tmp_path, monkeypatch):
+  monkeypatch.setattr(page_module, 'MOST_ROUNDS', 7)
+  many = [RECORDS[0] | {'line': i} for i in range(1, 5)]
+  text = write(tmp_path, many).read_text(encoding='utf-8')
+  assert len(Document(text).all('article')) == 2
+  assert 'The first 2 of 4 texts' in text
+  monkeypatch.setattr(page_module, 'MOST_ROUNDS', 1)
+  text = write(tmp_path, many).read_text(encoding='utf-8')
+  assert len(Document(text).all('article')) == 1
+
+
+def test_half_a_character_is_no_reason_to_fail(tmp_path):
+  records = copy.deepcopy(RECORDS)
+  records[0]['trace'][0]['pieces'][0] = ' \ud83d'
+  assert '>?</button>' in write(tmp_path, records).read_text(encoding='utf-8')
+
+
+def test_a_resumed_run_is_one_run():
+  """Its parts were timed again, and gave other times."""
+  records = copy.deepcopy(RECORDS)
+  records[1]['run']['parts_ms']['step'] = 9.0
+  run = parsed(records)
+  assert len(run.texts) == 2 and run.about['parts_ms']['step'] == 2.0
+
+
 def test_decodes_of_one_input_stand_apart(tmp_path):
   many = copy.deepcopy(RECORDS[:1])
   many[0]['prediction'] = ['a', 'b']
   many[0]['trace'] = [RECORDS[0]['trace'], RECORDS[1]['trace']]
+  many[0]['aux']['rounds_by_gamma'] = [0, 0, 5]
   document = Document(write(tmp_path, many).read_text(encoding='utf-8'))
   names = [found['aria-label'] for found, _ in document.all('article')]
   assert names == ['Line 1, decode 1', 'Line 1, decode 2']
@@ -310,10 +349,24 @@ def _without(name):
   return json.dumps({k: v for k, v in RECORDS[0].items() if k != name})
 
 
-def _broken_round():
-  records = copy.deepcopy(RECORDS[:1])
-  records[0]['trace'][0]['p'].pop()
-  return json.dumps(records[0])
+def _round(**change):
+  one = copy.deepcopy(RECORDS[0])
+  one['trace'][0].update(change)
+  return json.dumps(one)
+
+
+def _parts(**change):
+  one = copy.deepcopy(RECORDS[0])
+  one['run']['parts_ms'].update(change)
+  return json.dumps(one)
+
+
+def _old():
+  """As it was written before rounds had their gamma."""
+  one = copy.deepcopy(RECORDS[0])
+  for entry in one['trace']:
+    del entry['gamma']
+  return json.dumps(one)
 
 
 BAD = {
@@ -321,8 +374,21 @@ BAD = {
     'a_list': ('[]', 'line 1 is not a JSON object'),
     'a_summary': ('{"lines": 3}', 'line 1 has no prediction'),
     'no_trace': (_without('trace'), "line 1 is not as `generate --trace`"),
-    'no_run': (_without('run'), "KeyError: 'run'"),
-    'a_round': (_broken_round(), 'a round does not add up'),
+    'no_run': (_without('run'), "of this version writes it: no 'run'"),
+    'an_old_one': (_old(), "of this version writes it: no 'gamma'"),
+    'a_round': (_round(p=[1.0]), 'a round does not add up'),
+    'too_many_drafts': (_round(gamma=1), 'a round does not add up'),
+    'another_gamma': (_round(gamma=5), 'a round at gamma 5, not of [2]'),
+    'no_number': (_round(accepted=float('inf')), 'infinity'),
+    'not_a_chance': (_round(p=[1.0, float('nan')]), 'a chance of nan'),
+    'few_costs': (_parts(draft=[]), 'no draft for each of gammas [2]'),
+    'no_gammas': (_parts(gammas=[], draft=[], verify=[]), 'gammas []'),
+    'no_time': (_parts(step=0), 'a time of 0.0 ms'),
+    'no_cost': (_parts(verify=[float('nan')]), 'a number is nan'),
+    'other_rounds': (
+        json.dumps(RECORDS[0] | {'trace': RECORDS[1]['trace']}),
+        'rounds_by_gamma [0, 0, 3], traced [0, 0, 2]',
+    ),
     'two_runs': (
         '\n'.join(
             json.dumps(one) for one in (RECORDS[0], changed(gamma=3)[1])
@@ -343,6 +409,20 @@ def test_bad_input_is_one_line_and_status_2(name, tmp_path, capsys):
   assert error.startswith('t5x-specdec: error: ') and message in error
   assert error.count('\n') == 1
   assert not page.exists()
+
+
+def test_an_output_that_cannot_be_written_is_told_at_once(tmp_path, capsys):
+  """Of `calibrate`, too, which would have measured for minutes by then."""
+  source = tmp_path / 'run.jsonl'
+  source.write_text(json.dumps(RECORDS[0]))
+  for output, message in (
+      (tmp_path, 'is a folder'),
+      (tmp_path / 'none' / 'file', 'there is no folder'),
+  ):
+    for command in (['report', str(source)], ['calibrate', '--target', 'demo']):
+      assert main.main([*command, '-o', str(output)]) == 2
+      (error,) = capsys.readouterr().err.splitlines()
+      assert str(output) in error and message in error
 
 
 @pytest.fixture(scope='module')
@@ -429,6 +509,23 @@ def test_keys_reach_tokens_and_show_their_detail(page):
   # One stop a text: Tab goes on to the next one.
   page.press('Tab')
   assert page.evaluate(FOCUSED) == 'a'
+
+
+def test_texts_from_right_to_left(opened, tmp_path):
+  """Tokens stand in the order of reading, and arrows go where they point."""
+  records = copy.deepcopy(RECORDS[:1])
+  records[0]['trace'][0].update(
+      pieces=[' \u05e9\u05dc', ' \u05d5\u05dd'], next_piece='\u05d0'
+  )
+  page, _ = opened
+  page.resize(360, 740)
+  page.open(write(tmp_path, records).as_uri())
+  tab_to_a_token(page)
+  left = 'document.activeElement.getBoundingClientRect().left'
+  first = page.evaluate(left)
+  page.press('ArrowLeft')
+  assert page.evaluate(FOCUSED) == '\u05d5\u05dd'
+  assert page.evaluate(left) < first
 
 
 def test_the_mouse_shows_the_detail_and_lights_the_round(page):

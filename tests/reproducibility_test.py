@@ -82,19 +82,20 @@ def texts_on_devices() -> dict[str, dict[str, list[list[int]]]]:
   }
 
 
-@pytest.mark.parametrize('rule', ['token', 'block'])
+@pytest.mark.parametrize(
+    'rule', helpers.some_slow(['block'], ['token', 'block'])
+)
 def test_batch_composition_and_order(rule):
   everything = np.arange(_ROWS)
-  with helpers.quick_compilation():
-    for setting in _SETTINGS:
-      texts = decode(everything, setting, rule)
-      assert len(np.unique(texts, axis=0)) > 1
-      order = np.array([6, 1, 7, 0, 3, 2, 5, 4])
-      np.testing.assert_array_equal(decode(order, setting, rule), texts[order])
-      for some in ([4, 2, 7], [0, 0, 0], [1, 1, 5]):
-        np.testing.assert_array_equal(
-            decode(np.array(some), setting, rule), texts[some]
-        )
+  for setting in _SETTINGS:
+    texts = decode(everything, setting, rule)
+    assert len(np.unique(texts, axis=0)) > 1
+    order = np.array([6, 1, 7, 0, 3, 2, 5, 4])
+    np.testing.assert_array_equal(decode(order, setting, rule), texts[order])
+    for some in ([4, 2, 7], [0, 0, 0], [1, 1, 5]):
+      np.testing.assert_array_equal(
+          decode(np.array(some), setting, rule), texts[some]
+      )
 
 
 @pytest.mark.slow
@@ -116,8 +117,7 @@ def test_process_restart_and_eight_devices():
   assert done.returncode == 0, done.stderr
   found = json.loads(done.stdout)
   for setting in _SETTINGS:
-    with helpers.quick_compilation():
-      texts = decode(np.arange(_ROWS), setting).tolist()
+    texts = decode(np.arange(_ROWS), setting).tolist()
     assert found[setting]['one'] == texts
     assert found[setting]['eight'] == texts
 
@@ -126,11 +126,10 @@ def test_an_adaptive_gamma_repeats_itself_and_keeps_greedy_texts():
   """In one batch it is deterministic; at temperature 0 it shows nowhere."""
   policy = Adaptive(gammas=(1, 4), c=0.1)
   rows = np.arange(_ROWS)
-  with helpers.quick_compilation():
-    together = decode(rows, 'sampled', gamma=policy)
-    again = decode(rows, 'sampled', gamma=policy)
-    greedy = decode(rows, 'greedy', gamma=policy)
-    fixed = decode(rows, 'greedy')
+  together = decode(rows, 'sampled', gamma=policy)
+  again = decode(rows, 'sampled', gamma=policy)
+  greedy = decode(rows, 'greedy', gamma=policy)
+  fixed = decode(rows, 'greedy')
   np.testing.assert_array_equal(together, again)
   np.testing.assert_array_equal(greedy, fixed)
 

@@ -46,16 +46,20 @@ def test_a_killed_run_resumes_to_the_same_file(runs):
       'decoding__speculative_decode__topk': 0,
   }
   want = runs.infer('unbroken', 'near', **changes)
-  (runs.folder / 'killer.gin').write_text(
-      'from __gin__ import dynamic_registration\n'
-      'import __main__ as infer_script\n'
-      'import tiny_task\n'
-      'infer_script.infer.write_fn = @tiny_task.die_at_third_chunk\n'
-  )
-  runs.run('broken', 'near', 'killer.gin', options={'status': 9}, **changes)
-  (work,) = (runs.folder / 'broken').glob('tmp-*')
-  written = sorted(path.name[-5:] for path in work.glob('*-chunk?????'))
-  assert written == ['00000', '00001']
+  for function, killer, complete in (
+      ('write_fn', 'die_at_third_chunk', 2),
+      ('merge_fn', 'die_at_the_end', 6),
+  ):
+    (runs.folder / 'killer.gin').write_text(
+        'from __gin__ import dynamic_registration\n'
+        'import __main__ as infer_script\n'
+        'import tiny_task\n'
+        f'infer_script.infer.{function} = @tiny_task.{killer}\n'
+    )
+    runs.run('broken', 'near', 'killer.gin', options={'status': 9}, **changes)
+    (work,) = (runs.folder / 'broken').glob('tmp-*')
+    written = sorted(path.name for path in work.glob('*-chunk*.COMPLETED'))
+    assert len(written) == complete
   got = runs.infer('broken', 'near', **changes)
   assert got == want
   assert len(got) == t5x_runs.LINES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 
 import helpers
@@ -424,6 +425,31 @@ decoding.temperature_sample.topk = 40
 def test_bindings_that_the_model_overrides_are_refused(parse, name, instead):
   binding = f'specdec_decoding.speculative_decode.{name} = 3\n'
   with pytest.raises(ValueError, match=f'{name} is bound.*Model.{instead} '):
+    parse(_TINY, _DRAFT, t5x_gin.RUN, _HEADER + binding)
+
+
+@pytest.mark.parametrize(
+    'option, value, refused',
+    [
+        ('temperature', '-1.0', 'temperature must be >= 0, got -1.0'),
+        ('temperature', '[1.0, 0.5]', None),
+        ('topk', '2.5', 'topk must be an integer'),
+        ('topp', '0.9', None),  # a call may give topk=0
+        ('topp', '1.5', 'topp must be a number in .0, 1., got 1.5'),
+        ('verification', '"both"', 'verification must be one of'),
+        ('lenience', '2', 'lenience must be a number in'),
+        ('lenience', '0.5', None),  # a call may give verification='token'
+        ('max_decode_steps', '0', 'max_decode_steps must be integers >= 1'),
+        ('rescale_log_probs', '1', 'rescale_log_probs must be True or False'),
+    ],
+)
+def test_values_are_looked_at_before_anything_is_restored(
+    parse, option, value, refused
+):
+  binding = f'specdec_decoding.speculative_decode.{option} = {value}\n'
+  with contextlib.ExitStack() as stack:
+    if refused:
+      stack.enter_context(pytest.raises(ValueError, match=refused))
     parse(_TINY, _DRAFT, t5x_gin.RUN, _HEADER + binding)
 
 

@@ -82,11 +82,22 @@ seqio.TaskRegistry.add(
 )
 
 
+def _die_in(path):
+  os.truncate(path, os.path.getsize(path) // 2)
+  os._exit(9)
+
+
 def die_at_third_chunk(path, *args):
-  """infer.py's writer, in a process that is killed before the third chunk."""
-  if path.endswith('chunk00002'):
-    os._exit(9)
+  """infer.py's writer, in a process that is killed in the third chunk."""
   infer.write_inferences_to_file(path, *args)
+  if path.endswith('chunk00002'):
+    _die_in(path)
+
+
+def die_at_the_end(output_dir, output_fname, *args):
+  """infer.py's merge, in a process that is killed halfway through it."""
+  infer.merge_chunks_to_file(output_dir, output_fname, *args)
+  _die_in(os.path.join(output_dir, output_fname))
 '''
 
 _STOCK = """

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import pathlib
 import runpy
+import types
 
 import numpy as np
 import pytest
 import t5x_processes
 import t5x_runs
+
+from t5x_specdec.gamma import Adaptive
+from t5x_specdec.gamma import Fixed
 
 pytestmark = [pytest.mark.t5x, pytest.mark.slow]
 
@@ -18,6 +22,14 @@ runs = t5x_runs.runs  # a folder with a task, two models, gin files
 _SCRIPT = pathlib.Path(__file__).parents[1] / 'scripts' / 'table2.py'
 _RUN = 't5x_specdec/configs/runs/infer_speculative.gin'
 _GAMMA = 3
+
+
+@pytest.fixture(scope='module')
+def table2():
+  """The script's functions; a process can define its flags but once."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(_SCRIPT.parent)
+    return runpy.run_path(str(_SCRIPT))
 
 
 def measure(runs, row: str, temperature: float, *files: str, status: int = 0):
@@ -119,6 +131,28 @@ def test_figures_of_times():
   assert (row['c'], row['measured']) == (0.25, 1.5)
   # 1 + 1/2 + 1/4 tokens for 1 + 2 / 4 of a call.
   assert row['expected'] == pytest.approx(1.75 / 1.5)
+
+
+@pytest.mark.parametrize(
+    'gamma, draft, message',
+    [
+        (Adaptive(c=0.1), 'model', r'Adaptive\(.*one number of drafts'),
+        (Fixed(0), 'model', r'Fixed\(gamma=0\): .* one number of drafts'),
+        (None, 'model', 'is None: .* one number of drafts'),
+        (3, None, 'a draft that is a model'),
+    ],
+)
+def test_what_makes_no_row_is_refused_before_it_is_timed(
+    gamma, draft, message, table2
+):
+  model = types.SimpleNamespace(gamma=gamma, draft_module=draft)
+  with pytest.raises(ValueError, match=message):
+    table2['_gamma'](model)
+
+
+def test_a_number_that_a_planner_chose_makes_a_row(table2):
+  model = types.SimpleNamespace(gamma=Fixed(3), draft_module='model')
+  assert table2['_gamma'](model) == 3
 
 
 def test_a_baseline_is_refused(runs):

@@ -71,6 +71,12 @@ def test_the_check_value_by_simulation(rule, want):
   assert abs(accepted.mean() - want) < 4 * error
   # And what the two tell apart is many errors wide.
   assert error < 1 / 90 / 4
+  # Not only the mean: the law of tokens per call, too.
+  law = theory.tokens_law(theory.acceptance_rate(P, Q), gamma)
+  if rule == 'block':
+    law = theory.law_of_survival(theory.survival_by_blocks(P, Q, gamma))
+  found = np.bincount(accepted, minlength=gamma + 1) / rows
+  assert np.all(np.abs(found - law) < 5 * np.sqrt(law * (1 - law) / rows))
 
 
 def test_monte_carlo_agrees_with_the_recursion():

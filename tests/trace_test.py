@@ -30,10 +30,10 @@ def test_rounds_of_a_script():
   trace = result.trace
   rounds = trace.rounds((0, 0), result.tokens[0, 0])
   assert rounds == [
-      Round(0, [2, 3, 9], 2, 4, p=[1.0, 1.0, 0.0], q=[1.0] * 3),
-      Round(3, [5, 9, 7], 1, 6, p=[1.0, 0.0, 1.0], q=[1.0] * 3),
+      Round(0, 3, [2, 3, 9], 2, 4, p=[1.0, 1.0, 0.0], q=[1.0] * 3),
+      Round(3, 3, [5, 9, 7], 1, 6, p=[1.0, 0.0, 1.0], q=[1.0] * 3),
       # EOS was drafted and stood; what was drafted after it is cut off.
-      Round(5, [7, 8, 1], 3, None, p=[1.0] * 3, q=[1.0] * 3),
+      Round(5, 3, [7, 8, 1], 3, None, p=[1.0] * 3, q=[1.0] * 3),
   ]
   rounds = trace.rounds((1, 0), result.tokens[1, 0])
   assert [entry.position for entry in rounds] == list(range(1, 10))
@@ -41,6 +41,7 @@ def test_rounds_of_a_script():
   assert {entry.next_token for entry in rounds} == {5}
   # Near the end there is room for fewer drafts.
   assert [len(entry.drafted) for entry in rounds] == [3] * 6 + [2, 1, 0]
+  assert {entry.gamma for entry in rounds} == {3}
 
 
 def test_rounds_over_a_prompt_with_gaps():
@@ -60,9 +61,9 @@ def test_rounds_over_a_prompt_with_gaps():
   )
   rounds = result.trace.rounds((0, 0), result.tokens[0, 0])
   assert rounds == [
-      Round(1, [4], 1, 5, p=[1.0], q=[1.0]),
-      Round(3, [2], 1, 6, p=[1.0], q=[1.0]),
-      Round(5, [7, 7], 2, 2, p=[1.0] * 2, q=[1.0] * 2),
+      Round(1, 2, [4], 1, 5, p=[1.0], q=[1.0]),
+      Round(3, 2, [2], 1, 6, p=[1.0], q=[1.0]),
+      Round(5, 2, [7, 7], 2, 2, p=[1.0] * 2, q=[1.0] * 2),
   ]
 
 

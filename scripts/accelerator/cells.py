@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from typing import Any, NamedTuple
 
 import jax
@@ -149,6 +150,8 @@ def cells_of(text: str) -> dict[int, list[Cell]]:
   """'1:5,8:2' as cells by their rows, after the two without drafts."""
   cells: dict[int, list[Cell]] = {}
   for part in text.split(','):
+    if not re.fullmatch(r'[1-9]\d*:[1-9]\d*', part):
+      raise ValueError(f'--cells must be ROWS:GAMMA,..., got {text!r}')
     batch, gamma = map(int, part.split(':'))
     alone = [Cell(kind, batch, 0) for kind in ('stock', 'alone')]
     cells.setdefault(batch, alone).append(Cell('speculative', batch, gamma))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from t5x_specdec import layers
+from t5x_specdec.layers import Source
 from t5x_specdec.network import T5
 
 
@@ -78,12 +79,13 @@ class StockT5(T5):
       keys.append(state.keys[i] + k.swapaxes(2, 3) * here)
       values.append(state.values[i] + v.swapaxes(2, 3) * here)
       k, v = keys[-1].swapaxes(2, 3), values[-1].swapaxes(2, 3)
-      x = x + self._attend(own['out'], q, k, v, bias, mask)
+      x = x + self._attend(own['out'], q, Source(k, v, bias, mask))
       norm = layer['pre_cross_attention_layer_norm']
       cross = layer['encoder_decoder_attention']
       q = self._heads(cross['query'], layers.rms_norm(norm, x, cfg.dtype))
       k, v = (self._heads(cross[n], state.encoded) for n in ('key', 'value'))
-      x = x + self._attend(cross['out'], q, k, v, None, cross_mask)
+      source = Source(k, v, None, cross_mask)
+      x = x + self._attend(cross['out'], q, source)
       x = x + self._mlp(layer, x)
     x = layers.rms_norm(params['decoder']['decoder_norm'], x, cfg.dtype)
     state = state.replace(keys=tuple(keys), values=tuple(values))

@@ -11,10 +11,14 @@ import hashlib
 from html import parser
 import pathlib
 import re
+import shutil
 import subprocess
+
+from demo_training import states
 
 PACKAGES = ('libreoffice-help-en-us', 'libreoffice-help-de')
 HELP = pathlib.Path('usr/share/libreoffice/help')
+LANGUAGES = ('en-US', 'de')
 TEST_SHARE = 0.03
 DEV_SHARE = 0.02
 SPLITS = ('train', 'dev', 'test')
@@ -38,14 +42,20 @@ def obtain(root: pathlib.Path) -> pathlib.Path:
     RuntimeError: if a package cannot be downloaded or unpacked.
   """
   folder = root / HELP
-  if all((folder / code / 'text').is_dir() for code in ('en-US', 'de')):
+  missing = [x for x in LANGUAGES if not (folder / x / 'text').is_dir()]
+  if not missing:
     return folder
-  root.mkdir(parents=True, exist_ok=True)
+  folder.mkdir(parents=True, exist_ok=True)
+  part = root / 'part'  # what stands in `folder` is whole
+  shutil.rmtree(part, ignore_errors=True)
   try:
     subprocess.run(['apt-get', 'download', *PACKAGES], cwd=root, check=True)
     for package in PACKAGES:
       archive = max(root.glob(f'{package}_*.deb'))
-      subprocess.run(['dpkg-deb', '-x', str(archive), str(root)], check=True)
+      subprocess.run(['dpkg-deb', '-x', str(archive), str(part)], check=True)
+    for code in missing:
+      (part / HELP / code).rename(folder / code)
+    shutil.rmtree(part)
   except (OSError, ValueError, subprocess.CalledProcessError) as error:
     raise RuntimeError(
         f'cannot obtain {" ".join(PACKAGES)} into {root}: {error}. This needs '
@@ -217,8 +227,8 @@ def prepare(
 
 def write_pairs(path: pathlib.Path, pairs: list[Pair]) -> None:
   """Writes one pair a line: English, a tab, German."""
-  with path.open('w', encoding='utf-8') as file:
-    file.writelines(f'{english}\t{german}\n' for english, german in pairs)
+  text = ''.join(f'{english}\t{german}\n' for english, german in pairs)
+  states.write_text(path, text)
 
 
 def read_pairs(path: pathlib.Path) -> list[Pair]:

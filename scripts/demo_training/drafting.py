@@ -12,24 +12,21 @@ from demo_training.translate import translate
 from t5x_specdec import resampling
 from t5x_specdec.pair import DEMO_PAIR
 from t5x_specdec.pair import Model
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
 class Worth:
-  """Of a source of drafts, over all held-out sentences; intervals are 95%.
+  """Of a source of drafts, over all held-out sentences.
 
   Attributes:
     alpha: Corollary 3.6, over the drafts that were judged.
-    alpha_interval: by resampling sentences.
     tokens_per_call: generated, per call of the target.
-    tokens_interval: likewise.
   """
 
-  alpha: float
-  alpha_interval: tuple[float, float]
-  tokens_per_call: float
-  tokens_interval: tuple[float, float]
+  alpha: Estimate
+  tokens_per_call: Estimate
 
 
 def measure(
@@ -78,6 +75,6 @@ def measure(
     )
 
   return Worth(
-      *resampling.ratio(total('overlap'), total('judged')),
-      *resampling.ratio(total('emitted'), total('rounds')),
+      resampling.ratio(total('overlap'), total('judged')),
+      resampling.ratio(total('emitted'), total('rounds')),
   )

@@ -43,4 +43,5 @@ def export(
         shutil.rmtree(old)
     print(f'{model}: {written}')
   for name in beside:
-    shutil.copyfile(work / name, out / name)
+    with (work / name).open('rb') as source, states.replacing(out / name) as to:
+      shutil.copyfileobj(source, to)

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a model in training: `latest.npz` goes on, `best.npz` is used."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import contextlib
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -14,12 +15,41 @@ from t5x_specdec import parameters
 from t5x_specdec.parameters import PyTree
 
 
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[BinaryIO]:
+  """A file to write; whoever reads `path` sees the old one or the new one."""
+  part = path.with_name(f'{path.name}.part')
+  try:
+    with part.open('wb') as file:
+      yield file
+    os.replace(part, path)
+  except BaseException:
+    part.unlink(missing_ok=True)  # it may be what fills the disk
+    raise
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+  """Writes a text in one step, see `replacing`."""
+  with replacing(path) as file:
+    file.write(text.encode('utf-8'))
+
+
 def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
-  """Writes named arrays; whoever reads sees the old file or the new one."""
-  part = path.with_suffix('.part')
-  with part.open('wb') as file:
+  """Writes named arrays in one step, see `replacing`."""
+  with replacing(path) as file:
     np.savez(file, allow_pickle=False, **arrays)
-  os.replace(part, path)
+
+
+def read(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """Reads what `write` wrote; ValueError where it is damaged."""
+  try:
+    with np.load(path, allow_pickle=False) as file:
+      return dict(file)
+  except FileNotFoundError:
+    raise
+  # Whatever a damaged archive makes zipfile, zlib or NumPy raise.
+  except Exception as error:
+    raise ValueError(f'{path} cannot be read: {error!r}') from error
 
 
 def named_params(params: PyTree, step: int) -> dict[str, np.ndarray]:
@@ -40,13 +70,13 @@ def load_params(path: pathlib.Path) -> tuple[PyTree, int]:
   Returns:
     The T5X parameter tree of float32 arrays, and the step.
   """
-  with np.load(path) as file:
-    flat = {
-        tuple(name.split('/')[1:]): file[name]
-        for name in file.files
-        if name.startswith('params/')
-    }
-    return parameters.unflatten(flat), int(file['step'])
+  arrays = read(path)
+  flat = {
+      tuple(name.split('/')[1:]): leaf
+      for name, leaf in arrays.items()
+      if name.startswith('params/')
+  }
+  return parameters.unflatten(flat), int(arrays['step'])
 
 
 def record(work: pathlib.Path, folder: str) -> dict[str, Any]:
@@ -61,8 +91,8 @@ def record(work: pathlib.Path, folder: str) -> dict[str, Any]:
     recipe of the last.
   """
   recipe = json.loads((work / folder / 'recipe.json').read_text())
-  with np.load(work / folder / 'latest.npz') as file:
-    steps, minutes = int(file['step']), float(file['elapsed']) / 60.0
+  arrays = read(work / folder / 'latest.npz')
+  steps, minutes = int(arrays['step']), float(arrays['elapsed']) / 60.0
   if recipe['start']:
     before = record(work, recipe['start'])
     steps, minutes = steps + before['steps'], minutes + before['minutes']

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains one model of the pair from scratch, resumably, on the CPU."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import pathlib
 import signal
@@ -80,6 +82,21 @@ def optimizer(weight_decay: float) -> optax.GradientTransformation:
       optax.stateless_with_tree_map(sized),
       optax.add_decayed_weights(weight_decay),
   )
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[list[int]]:
+  """Collects SIGINT and SIGTERM, so that a step is finished and saved first."""
+  caught = []
+  before = {
+      number: signal.signal(number, lambda number, _: caught.append(number))
+      for number in (signal.SIGINT, signal.SIGTERM)
+  }
+  try:
+    yield caught
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, handler)
 
 
 class Trainer:
@@ -184,9 +201,26 @@ class Trainer:
     return self.elapsed / (60.0 * self._recipe.minutes)
 
   def run(self, train: batching.Batches, dev: batching.Batches) -> None:
-    """Trains to the end of the recipe, or to a SIGTERM, and saves."""
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    """Trains to the end of the recipe and saves.
+
+    Args:
+      train: the training pairs.
+      dev: what losses are measured on.
+
+    Raises:
+      SystemExit: SIGINT or SIGTERM came, and all is saved.
+    """
+    with _held_back() as stopped:
+      self._run(train, dev, stopped)
+      self.save()
+    if stopped:
+      self._log(f'stopped at step {self.step}: the same command goes on')
+      raise SystemExit(128 + stopped[0])
+    self._log(f'finished: {self.step} steps, {self.elapsed:.0f} s')
+
+  def _run(
+      self, train: batching.Batches, dev: batching.Batches, stopped: list[int]
+  ) -> None:
     saved = last = time.monotonic()
     sums, seen = [], self.elapsed
     epoch, order = -1, []
@@ -217,9 +251,6 @@ class Trainer:
         saved = clock
     if not stopped:
       self._report(sums, seen, epoch, 0.0, dev)
-    self.save()
-    if not stopped:
-      self._log(f'finished: {self.step} steps, {self.elapsed:.0f} s')
 
   def _report(self, sums, since, epoch, rate, dev) -> None:
     if not sums:
@@ -266,11 +297,11 @@ class Trainer:
     if not path.exists():
       return
     params, self.step = states.load_params(path)
-    with np.load(path) as file:
-      self.elapsed, self.best = float(file['elapsed']), float(file['best'])
-      leaves, tree = jax.tree.flatten(self.state[1])
-      moments = tree.unflatten(
-          [jnp.asarray(file[f'moments/{i}']) for i in range(len(leaves))]
-      )
+    arrays = states.read(path)
+    self.elapsed, self.best = float(arrays['elapsed']), float(arrays['best'])
+    leaves, tree = jax.tree.flatten(self.state[1])
+    moments = tree.unflatten(
+        [jnp.asarray(arrays[f'moments/{i}']) for i in range(len(leaves))]
+    )
     self.state = (jax.tree.map(jnp.asarray, params), moments)
     self._log(f'continues from {path} at step {self.step}')

@@ -9,6 +9,7 @@ import pathlib
 import sentencepiece
 
 from demo_training import data
+from demo_training import states
 
 PAD_ID = 0
 EOS_ID = 1
@@ -44,7 +45,8 @@ def learn(
       num_threads=1,  # the sums of several threads round differently each time
       minloglevel=1,
   )
-  path.write_bytes(learned.getvalue())
+  with states.replacing(path) as file:
+    file.write(learned.getvalue())
 
 
 def load(path: pathlib.Path) -> sentencepiece.SentencePieceProcessor:

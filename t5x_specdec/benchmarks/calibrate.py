@@ -19,21 +19,21 @@ import numpy as np
 
 import t5x_specdec
 from t5x_specdec import parameters
-from t5x_specdec import planner
 from t5x_specdec import preparation
+from t5x_specdec import resampling
 from t5x_specdec import sampling
 from t5x_specdec.benchmarks import costs
 from t5x_specdec.benchmarks import machine
 from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks.workloads import Workload
+from t5x_specdec.calibration import Calibration
 from t5x_specdec.drafts import Draft
 from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.parameters import T5Config
-from t5x_specdec.planner import Calibration
-from t5x_specdec.planner import Estimate
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.sampling import Method
 from t5x_specdec.stats import Stats
 from t5x_specdec.vocabulary import EOS_ID
@@ -70,11 +70,11 @@ def pair(workload: Workload) -> Pair:
     flat.setdefault(model, {})[tuple(path)] = jnp.asarray(leaf)
   built = {}
   for name, config in workload.configs.items():
-    decoder, params = T5(config), parameters.unflatten(flat.pop(name))
-    params = jax.jit(decoder.prepare, donate_argnums=0)(params)
-    if preparation.pays_to_lay_out(params):
-      params = decoder.lay_out(params)
-    built[name] = decoder, params
+    built[name] = (
+        T5(config),
+        # Held by nobody else, so that what is laid out is not there twice.
+        preparation.ready(parameters.unflatten(flat.pop(name)), config),
+    )
   draft, draft_params = kinds.make(
       workload.kind,
       workload.target.vocab_size,
@@ -273,12 +273,16 @@ def _sample(
         counters.append(jax.device_get(result.stats))
       longest = np.array([c.emitted.max() for c in counters])
       slowest = np.array([c.rounds.max() for c in counters])
-      tokens[rule].append(planner.ratio_estimate(longest, slowest))
+      tokens[rule].append(resampling.ratio(longest, slowest))
       if rule == 'token':
-        alpha = planner.ratio_estimate(
-            np.concatenate([c.overlap[:, 0] for c in counters]),
-            np.concatenate([c.judged[:, 0] for c in counters]),
+        overlap, judged = (
+            np.concatenate([getattr(c, name)[:, 0] for c in counters])
+            for name in ('overlap', 'judged')
         )
+        # Lookup may have found nothing in any of the texts.
+        alpha = Estimate(0.0)
+        if judged.any():
+          alpha = resampling.ratio(overlap, judged)
         text_len = float(longest.mean())
   if greedy:
     tokens['block'] = tokens['token']  # the two are one

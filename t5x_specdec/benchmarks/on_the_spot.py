@@ -11,12 +11,12 @@ import numpy as np
 
 from t5x_specdec import planner
 from t5x_specdec.benchmarks import costs
+from t5x_specdec.calibration import Calibration
 from t5x_specdec.drafts import Draft
 from t5x_specdec.gamma import Policy
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
-from t5x_specdec.planner import Calibration
-from t5x_specdec.planner import Estimate
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.sampling import Method
 
 # Few, since the loop is compiled anew for each of them.

@@ -70,7 +70,7 @@ def show(result: dict[str, Any], console: Console) -> None:
   table = Table(
       title='Tokens per target call, speed-ups, and what steps cost',
       box=box.SIMPLE_HEAD,
-      padding=(0, 0, 0, 1),
+      padding=0,  # 80 columns are all used
   )
   for name in _COLUMNS:
     table.add_column(name, justify='right', no_wrap=True)
@@ -124,6 +124,12 @@ def notes(result: dict[str, Any]) -> list[str]:
       + ('interleaved' if result['interleaved'] else 'one process at a time'),
   ]
   for row in result['rows']:
+    if row['gamma'] == 'auto':
+      # One number, whatever it is: all rounds were at it.
+      rounds = row['rounds_by_gamma']
+      chosen = rounds.index(max(rounds))
+      told = '' if chosen else ': drafts do not pay here, decoded plainly'
+      lines.append(f'gamma auto is {chosen}{told}')
     if ragged := row['ragged']:
       lines.append(
           f'gamma {row["gamma"]}: {ragged["tokens"]} tokens in '

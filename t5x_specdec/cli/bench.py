@@ -299,6 +299,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   _check(args)
   workload = make_workload(args)
+  options.warn_of_calibration(args, workload.configs)
   workers = _workers(args, workload)
   job = workload.job(
       temperature=args.temperature,

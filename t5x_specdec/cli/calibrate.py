@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from typing import Any
 
@@ -17,6 +16,7 @@ from t5x_specdec import planner
 from t5x_specdec import validation
 from t5x_specdec.benchmarks import calibrate
 from t5x_specdec.cli import bench
+from t5x_specdec.cli import lines as text_lines
 from t5x_specdec.cli import options
 
 
@@ -69,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
           f'--gamma {gamma}: what calibrate measures is for numbers of drafts'
       )
   validation.check_method(args.temperature, args.topk, args.topp, 1)
-  folder = os.path.dirname(os.path.abspath(args.output))
-  if not os.path.isdir(folder):
-    raise ValueError(f'--output {args.output}: there is no folder {folder}')
+  text_lines.check_output(args.output, None)
   workload = bench.make_workload(args, demo_lines=args.lines)
   planted = workload.expected is not None
   batches = -(-args.lines // args.batch_size)

@@ -123,9 +123,15 @@ def run(args: argparse.Namespace) -> int:
       if record['line'] > len(done):
         write(record)
       elif record['prediction'] != done[record['line'] - 1].get('prediction'):
+        measured = isinstance(args.gamma, str) and args.calibration is None
+        hint = (
+            f', or --gamma {args.gamma} measured other costs: with '
+            '--calibration it goes by the same ones'
+        )
         raise ValueError(
             f'--resume: line {record["line"]} of --output {args.output} is not '
             'what is decoded now; other models or options wrote it'
+            f'{hint if measured else ""}'
         )
 
     # From the start of the batch of the last line: batches are as they were.

@@ -40,21 +40,29 @@ def read(path: str, flag: str = '--input') -> list[str]:
   return lines
 
 
-def check_output(output: str | None, source: str | None) -> None:
+def check_output(
+    output: str | None, source: str | None, flag: str = '--input'
+) -> None:
   """Raises ValueError where the output cannot be written or is the input.
 
   Args:
     output: the file to write, None for standard output.
     source: the file that is read; - or None for none.
+    flag: the argument that named it, for errors.
   """
   if output is None:
     return
   folder = os.path.dirname(os.path.abspath(output))
   if not os.path.isdir(folder):
     raise ValueError(f'--output {output}: there is no folder {folder}')
+  if os.path.isdir(output):
+    raise ValueError(f'--output {output} is a folder')
+  # Before what is to be written has been computed.
+  if not os.access(output if os.path.exists(output) else folder, os.W_OK):
+    raise ValueError(f'--output {output} cannot be written')
   both = source not in (None, '-') and os.path.exists(output)
   if both and os.path.samefile(str(source), output):
-    raise ValueError(f'--output {output} is the --input')
+    raise ValueError(f'--output {output} is the {flag}')
 
 
 def finished(output: str, lines: list[str]) -> tuple[list[dict[str, Any]], int]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-import os
 import sys
 
 from t5x_specdec.cli import bench
 from t5x_specdec.cli import calibrate
 from t5x_specdec.cli import certify
 from t5x_specdec.cli import demo
+from t5x_specdec.cli import exits
 from t5x_specdec.cli import generate
 from t5x_specdec.cli import ngram
 from t5x_specdec.cli import plan
@@ -60,11 +60,7 @@ def parser() -> argparse.ArgumentParser:
         help='print one JSON object as the last line of standard output, and '
         'everything else to standard error',
     )
-    sub.add_argument(
-        '--debug',
-        action='store_true',
-        help='on an error print the traceback instead of one line',
-    )
+    exits.add_debug(sub)
     sub.set_defaults(run=command.run)
   return top
 
@@ -79,33 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The exit status.
   """
   args = parser().parse_args(argv)
-  try:
-    status = args.run(args)
-    # A disk that is full is found here, and not at exit.
-    sys.stdout.flush()
-    return status
-  # RuntimeError is what JAX raises where memory is not enough.
-  except (ValueError, OSError, MemoryError, RuntimeError) as error:
-    if args.debug:
-      raise
-    _discard_output()
-    # The reader, `head` say, has had enough; nothing more can be printed.
-    if isinstance(error, BrokenPipeError):
-      return 1
-    reason = str(error).splitlines() or [type(error).__name__]
-    print(f't5x-specdec: error: {reason[0]}', file=sys.stderr)
-    return 2
-  except KeyboardInterrupt:
-    print('t5x-specdec: interrupted', file=sys.stderr)
-    return 130
-
-
-def _discard_output() -> None:
-  """Gives up what standard output does not take; it would fail at exit."""
-  try:
-    sys.stdout.flush()
-  except OSError:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  return exits.run(lambda: args.run(args), 't5x-specdec', args.debug)
 
 
 if __name__ == '__main__':

@@ -71,7 +71,7 @@ def _add_texts(parser: argparse.ArgumentParser) -> None:
   source.add_argument(
       '--input',
       metavar='FILE',
-      help='text, one a line; - for standard input; empty lines are left out',
+      help='text, one a line; - for standard input; empty texts are left out',
   )
   source.add_argument(
       '--ids',
@@ -111,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
   if args.examples is not None and args.examples < 1:
     raise ValueError(f'--examples must be >= 1, got {args.examples}')
-  lines.check_output(args.output, args.input or args.ids)
+  for flag in ('input', 'ids', 'vocabulary'):
+    lines.check_output(args.output, getattr(args, flag), f'--{flag}')
   if args.task is not None:
     path, texts = _task_texts(args)
     vocabulary = Vocabulary(path)
@@ -120,12 +121,13 @@ def run(args: argparse.Namespace) -> int:
       raise ValueError('--vocabulary is needed, unless for a --task')
     vocabulary = Vocabulary(args.vocabulary)
     if args.input is not None:
-      texts = map(vocabulary.encode, filter(None, lines.read(args.input)))
+      texts = map(vocabulary.encode, lines.read(args.input))
     else:
       texts = _ids(args.ids)
   # As generation ends a text, whoever has cut it.
   ended = (
-      text if text[-1:] == [EOS_ID] else [*text, EOS_ID] for text in texts
+      text if text[-1:] == [EOS_ID] else [*text, EOS_ID]
+      for text in filter(None, texts)
   )
   corpus = list(itertools.islice(ended, args.examples))
   draft, params = ngram.count(corpus, vocabulary.size, args.order)
@@ -171,6 +173,8 @@ def _ids(path: str) -> Iterator[list[int]]:
       rows = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
       raise ValueError(f'--ids {path} is not an array: {error}') from None
+    if not isinstance(rows, np.ndarray):
+      raise ValueError(f'--ids {path} is not an array, but an archive of some')
     if rows.ndim != 2 or rows.dtype.kind not in 'iu':
       raise ValueError(
           f'--ids {path} must be integers [texts, length], not '
@@ -186,8 +190,7 @@ def _ids(path: str) -> Iterator[list[int]]:
       raise ValueError(
           f'--ids {path}: line {number} is not whole numbers'
       ) from None
-    if ids:
-      yield ids
+    yield ids
 
 
 def _task_texts(

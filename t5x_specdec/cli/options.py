@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+import sys
 from typing import NamedTuple
 
-from t5x_specdec import planner
+from t5x_specdec import calibration
+from t5x_specdec.benchmarks import machine
+from t5x_specdec.benchmarks import shapes
 from t5x_specdec.drafts import kinds
+from t5x_specdec.parameters import T5Config
 
 # Instead of a number of drafts.
 GAMMA_WORDS = ('adaptive', 'auto')
@@ -175,7 +180,44 @@ def check_calibration(path: str | None, gammas: list[int | str]) -> None:
     raise ValueError(
         f'--calibration {path} is for --gamma {" or ".join(GAMMA_WORDS)}'
     )
-  planner.read(path)
+  calibration.read(path)
+
+
+def warn_of_calibration(
+    args: argparse.Namespace, configs: Mapping[str, T5Config]
+) -> None:
+  """Warns where a calibration is of another pair, machine or way to decode.
+
+  Texts are right in any case, but may take longer than they need.
+
+  Args:
+    args: with calibration, `add_sampling`'s, batch_size and dtype.
+    configs: shapes of the models by 'target' and, where it has one, 'draft'.
+  """
+  if args.calibration is None:
+    return
+  found = calibration.read(args.calibration)
+  here, there = machine.describe(), found.machine or {}
+  counts = {name: shapes.parameter_count(x) for name, x in configs.items()}
+  compared = {
+      'parameters': (found.parameters, counts),
+      'processor': (there.get('model'), here['model']),
+      'cores': (there.get('cores'), here['cores']),
+  }
+  for name in ('batch_size', 'dtype', 'temperature', 'topk', 'topp'):
+    compared[name] = found.settings.get(name), getattr(args, name)
+  # A calibration from numbers says nothing of these.
+  others = [
+      f'{name} {theirs} (here {ours})'
+      for name, (theirs, ours) in compared.items()
+      if theirs is not None and theirs != ours
+  ]
+  if others:
+    print(
+        f'WARNING: --calibration {args.calibration} was measured with '
+        f'{", ".join(others)}: its gamma may not be the best',
+        file=sys.stderr,
+    )
 
 
 def add_sampling(

@@ -11,13 +11,26 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from t5x_specdec import calibration as calibrations
 from t5x_specdec import planner
 from t5x_specdec import theory
+from t5x_specdec.calibration import Calibration
 from t5x_specdec.cli.runner import number
+
+# Settings of a calibration that figures depend on.
+_SETTINGS = (
+    'temperature', 'topk', 'topp', 'batch_size', 'input_len', 'output_len',
+    'dtype',
+)
 
 
 def _costs(text: str) -> list[float]:
-  return [float(part) for part in text.split(',')]
+  try:
+    return [float(part) for part in text.split(',')]
+  except ValueError:
+    raise argparse.ArgumentTypeError(
+        f'{text!r} is not numbers with commas between them'
+    ) from None
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -76,7 +89,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
   return parser
 
 
-def _calibrations(args: argparse.Namespace) -> list[planner.Calibration]:
+def _calibrations(args: argparse.Namespace) -> list[Calibration]:
   """What the arguments name; raises ValueError."""
   numbers = ('alpha', 'c', 'c_hat', 'verify_cost', 'max_gamma')
   stated = [f'--{name}' for name in numbers if getattr(args, name) is not None]
@@ -85,13 +98,13 @@ def _calibrations(args: argparse.Namespace) -> list[planner.Calibration]:
       raise ValueError(
           f'--calibration has what {", ".join(stated)} would say: give either'
       )
-    return [planner.read(path) for path in args.calibration]
+    return [calibrations.read(path) for path in args.calibration]
   if args.alpha is None or args.c is None:
     raise ValueError('give --calibration, or both --alpha and --c')
   if args.verify_cost and args.max_gamma:
     raise ValueError('--verify_cost already says up to which gamma to look')
   return [
-      planner.given(
+      calibrations.given(
           args.alpha,
           args.c,
           verify=args.verify_cost,
@@ -103,9 +116,12 @@ def _calibrations(args: argparse.Namespace) -> list[planner.Calibration]:
 
 def run(args: argparse.Namespace) -> int:
   """Runs the subcommand."""
-  console = Console(stderr=args.json, highlight=False)
-  plans = []
-  for calibration in _calibrations(args):
+  # Names of models are no markup.
+  console = Console(
+      stderr=args.json, highlight=False, markup=False, emoji=False
+  )
+  given, plans = _calibrations(args), []
+  for calibration in given:
     chosen, other = (
         planner.plan(calibration, rule)
         for rule in (
@@ -118,12 +134,41 @@ def run(args: argparse.Namespace) -> int:
     }
     plans.append(chosen)
     _show(console, calibration, chosen)
-  best = max(plans, key=lambda plan: plan['speedup'])
+  best = _best(plans)
   if len(plans) > 1:
-    console.print(f'Best: {best["draft"]}. {_advice(best)}', soft_wrap=True)
+    if unlike := _unlike(given):
+      console.print(
+          f'Not measured alike, in {", ".join(unlike)}.', soft_wrap=True
+      )
+    name = best['draft']
+    # Drafts from two checkpoints may both be called `model`.
+    if [plan['draft'] for plan in plans].count(name) > 1:
+      name += f' of {args.calibration[plans.index(best)]}'
+    console.print(f'Best: {name}. {_advice(best)}', soft_wrap=True)
   if args.json:
     print(json.dumps(best | {'plans': plans} if len(plans) > 1 else best))
   return 0
+
+
+def _best(plans: list[dict[str, Any]]) -> dict[str, Any]:
+  """The fastest of several drafts, their encoders included where known."""
+  key = 'whole_call_speedup'
+  if any(plan[key] is None for plan in plans):
+    key = 'speedup'
+  return max(plans, key=lambda plan: plan[key])
+
+
+def _unlike(given: list[Calibration]) -> list[str]:
+  """What calibrations that stand side by side should share, and do not."""
+  found = []
+  for name in ('target', 'machine', *_SETTINGS):
+    first, *others = (
+        one.settings.get(name) if name in _SETTINGS else getattr(one, name)
+        for one in given
+    )
+    if any(other != first for other in others):
+      found.append(name)
+  return found
 
 
 def _advice(plan: dict[str, Any]) -> str:
@@ -133,11 +178,14 @@ def _advice(plan: dict[str, Any]) -> str:
   text = f'Draft {plan["gamma"]}: {plan["speedup"]:.2f}x'
   if plan['speedup_low'] is not None:
     text += f' [{plan["speedup_low"]:.2f}, {plan["speedup_high"]:.2f}]'
-  return text + f', operations {number(plan["operations"])}x.'
+  text += f', operations {number(plan["operations"])}x.'
+  if plan['gamma'] == plan['rows'][-1]['gamma']:
+    text += ' No larger gamma was looked at.'
+  return text
 
 
 def _show(
-    console: Console, calibration: planner.Calibration, plan: dict[str, Any]
+    console: Console, calibration: Calibration, plan: dict[str, Any]
 ) -> None:
   """A table of all gammas, and what follows from it."""
   alpha = calibration.alpha
@@ -181,7 +229,7 @@ def _show(
   )
 
 
-def _by_blocks(calibration: planner.Calibration, i: int) -> str:
+def _by_blocks(calibration: Calibration, i: int) -> str:
   """Tokens per call by blocks, or what is known of them."""
   low = planner.tokens_per_call(calibration, 'block')[i].value
   if planner.knows(calibration, 'block') or calibration.gammas[i] < 2:

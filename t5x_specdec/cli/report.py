@@ -45,10 +45,9 @@ def run(args: argparse.Namespace) -> int:
   lines = text_lines.read(args.run_file, 'RUN.jsonl')
   found = runs.parse(lines, args.run_file)
   name = pathlib.Path(args.run_file).name
-  pathlib.Path(args.output).write_text(
-      page.render(found, 'standard input' if name == '-' else name),
-      encoding='utf-8',
-  )
+  content = page.render(found, 'standard input' if name == '-' else name)
+  # Half a surrogate pair, which JSON can hold, is no character.
+  pathlib.Path(args.output).write_bytes(content.encode('utf-8', 'replace'))
   print(f'{args.output}: {len(found.texts)} texts', file=sys.stderr)
   if args.json:
     values = page.values(found)

@@ -54,6 +54,11 @@ def check(pair: Setup, args: argparse.Namespace) -> None:
   validation.check_draft(pair.target.decoder, pair.draft, pair.draft_params)
   validation.check_lengths(args.max_decode_len, None, args.num_decodes, 1)
   validation.check_method(args.temperature, args.topk, args.topp, 1)
+  models = {'target': pair.target, 'draft': pair.draft_model}
+  flags.warn_of_calibration(
+      args,
+      {name: model.decoder.config for name, model in models.items() if model},
+  )
 
 
 class _Decoder:
@@ -69,6 +74,7 @@ class _Decoder:
     self._repeats = repeats
     self._shapes: set[tuple[int, ...]] = set()
     self.last_seconds: float | None = None
+    self.last_tokens: int | None = None
     self.seconds = 0.0
     self.tokens = 0
     self.first_seconds = 0.0
@@ -87,9 +93,10 @@ class _Decoder:
     stats = jax.tree.map(lambda x: x[:real], result.stats)
     self.stats.append(stats)
     self.last_seconds = statistics.median(timings) if timings else None
+    self.last_tokens = int(stats.emitted.sum())
     if self.last_seconds is not None:
       self.seconds += self.last_seconds
-      self.tokens += int(stats.emitted.sum())
+      self.tokens += self.last_tokens
     return result
 
   def _timed(
@@ -193,6 +200,7 @@ def decode_lines(
               'batch': batch['start'] // args.batch_size,
               'batch_ms': _milliseconds(ours),
               'batch_alone_ms': _milliseconds(baseline),
+              'batch_alone_tokens': baseline.last_tokens,
           }
         write(record)
       progress.advance(task, batch['real'])
@@ -349,7 +357,9 @@ def describe(summary: dict[str, Any]) -> str:
   if summary['gamma'] == 0:
     text.append('drafts do not pay here: decoded plainly, at gamma 0')
   if summary['gamma'] == 'adaptive':
-    text.append(f'rounds by gamma: {summary["rounds_by_gamma"]}')
+    rounds = enumerate(summary['rounds_by_gamma'])
+    shares = (f'{count} at gamma {gamma}' for gamma, count in rounds if count)
+    text.append(f'calls: {", ".join(shares)}')
   if summary['nonfinite']:
     text.append(
         f'WARNING: the target gave NaN or inf in {summary["nonfinite"]} rounds'

@@ -94,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
       4: lambda: runs.table_4(found),
       5: lambda: acceptance.table_5(measured.of(acceptance.DEMO)),
   }
-  console = Console(stderr=args.json, highlight=False)
+  # Names of files and models are no markup.
+  console = Console(
+      stderr=args.json, highlight=False, markup=False, emoji=False
+  )
   tables = []
   for number in makers if args.only is None else [args.only]:
     tables.append(makers[number]())

@@ -34,6 +34,8 @@ from t5x_specdec.sampling import Method
 
 _MAX_ORDER = 4
 _ARRAYS = ('tokens', 'counts', 'starts', 'ends')
+# What a file says of the draft, in this order.
+_SHAPE = ('vocab_size', 'order', 'unigrams', 'fanout')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +51,15 @@ class Ngram:
     order: n, from 1 to 4.
     unigrams: entries of one token, the first of the table.
     fanout: most tokens that follow any context.
+    argmax: draft the likeliest token at every temperature, certain of it, and
+      not one drawn from the law.
   """
 
   vocab_size: int
   order: int
   unigrams: int
   fanout: int
+  argmax: bool = False
 
   has_encoder = None
   may_abstain = False
@@ -133,6 +138,9 @@ class Ngram:
     """Draws gamma tokens, each after the ones before; see `Draft.propose`."""
     if not gamma:
       return Proposal.empty(len(positions), self.vocab_size), state
+    if self.argmax:
+      greedy = jnp.zeros_like(method.temperature)
+      method = method.replace(temperature=greedy)
     back = positions[:, None] - jnp.arange(self.order - 2, -1, -1)
     context = jnp.take_along_axis(tokens, jnp.maximum(back, 0), axis=1)
     context = jnp.where(back >= 0, context, -1)
@@ -146,7 +154,7 @@ class Ngram:
     proposal = Proposal(
         tokens=jnp.stack(drafts, axis=1),
         lengths=jnp.full_like(positions, gamma),
-        q=jnp.stack(laws, axis=1),
+        q=None if self.argmax else jnp.stack(laws, axis=1),
     )
     return proposal, state
 
@@ -273,18 +281,19 @@ def save(path: str | os.PathLike[str], table: Table) -> None:
   """Writes a table as a compressed file of arrays, `.npz` by custom."""
   arrays: dict[str, Any] = {
       'fingerprint': np.asarray(table.fingerprint),
-      'shape': np.asarray(dataclasses.astuple(table.draft)),
+      'shape': np.asarray([getattr(table.draft, name) for name in _SHAPE]),
       **table.params,
   }
   with open(path, 'wb') as file:
     np.savez_compressed(file, **arrays)
 
 
-def load(path: str | os.PathLike[str]) -> Table:
+def load(path: str | os.PathLike[str], *, argmax: bool = False) -> Table:
   """Reads a table; nothing in it is ever unpickled.
 
   Args:
     path: of a file from `save`.
+    argmax: see `Ngram`; no part of the file.
 
   Returns:
     The table.
@@ -299,7 +308,8 @@ def load(path: str | os.PathLike[str]) -> Table:
   try:
     with np.load(path, allow_pickle=False) as file:
       arrays: dict[str, Any] = dict(file)
-    draft = Ngram(*map(int, arrays.pop('shape')))
+    shape = dict(zip(_SHAPE, map(int, arrays.pop('shape')), strict=True))
+    draft = Ngram(**shape, argmax=argmax)
     fingerprint = str(arrays.pop('fingerprint'))
     _check_content(draft, arrays)
   # Whatever a damaged archive makes zipfile, zlib or NumPy raise.

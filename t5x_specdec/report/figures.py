@@ -60,9 +60,6 @@ def positions(run: Run) -> dict[str, list[int]]:
 def round_cost(run: Run, entry: dict[str, Any]) -> tuple[int, float, float]:
   """What a round of one text cost by the measured parts.
 
-  A trace has the drafts that were real and not the gamma it ran at: the
-  smallest that fits is taken.
-
   Args:
     run: the run.
     entry: the round.
@@ -70,13 +67,9 @@ def round_cost(run: Run, entry: dict[str, Any]) -> tuple[int, float, float]:
   Returns:
     gamma, and the times of the draft phase and of the target's call, in ms.
   """
-  parts = run.about['parts_ms']
-  drafted = len(entry['drafted'])
-  fitting = [
-      (gamma, i) for i, gamma in enumerate(parts['gammas']) if gamma >= drafted
-  ]
-  gamma, i = min(fitting)
-  if not drafted and run.about['abstains']:
+  parts, gamma = run.about['parts_ms'], entry['gamma']
+  i = parts['gammas'].index(gamma)
+  if not entry['drafted'] and run.about['abstains']:
     return gamma, parts['draft'][i], parts['step']
   return gamma, parts['draft'][i], parts['verify'][i]
 
@@ -121,7 +114,8 @@ def expectations(run: Run) -> dict[str, Any]:
     speedup_costs: the same with what the parts cost here;
     speedup_calls: of the calls that were made, at those costs: encoders
     included, each batch as long as its longest row;
-    speedup_measured: of the batches as they were timed.
+    speedup_measured: ms per token of the target alone over ours, of the
+      batches as they were timed.
     Each None where something it needs is missing.
   """
   share = np.array(run.rounds_by_gamma) / max(1, run.counters['rounds'])
@@ -165,11 +159,12 @@ def _speedup_of_calls(run: Run) -> float | None:
 
 
 def _speedup_measured(run: Run) -> float | None:
-  """Of all batches, None unless each was timed both ways."""
-  ours, alone = zip(*run.batches.values())
-  if None in ours or None in alone:
+  """Of a token, over all batches; None unless each was timed both ways."""
+  ours, alone, tokens = zip(*run.batches.values())
+  emitted = run.counters['emitted']
+  if None in ours + alone + tokens or not sum(tokens) or not emitted:
     return None
-  return sum(alone) / sum(ours)
+  return (sum(alone) / sum(tokens)) / (sum(ours) / emitted)
 
 
 def summary(run: Run) -> dict[str, Any]:

@@ -116,9 +116,10 @@
     text.addEventListener('focusout', hide);
     text.addEventListener('keydown', event => {
       const at = tokens.indexOf(tokenOf(event));
+      const ahead = getComputedStyle(text).direction === 'rtl' ? -1 : 1;
       const to = {
-        ArrowLeft: at - 1,
-        ArrowRight: at + 1,
+        ArrowLeft: at - ahead,
+        ArrowRight: at + ahead,
         Home: 0,
         End: tokens.length - 1,
       }[event.key];

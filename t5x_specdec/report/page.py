@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
 import json
 import pathlib
 import string
@@ -21,11 +22,13 @@ from t5x_specdec.report import charts
 from t5x_specdec.report import figures
 from t5x_specdec.report import texts
 from t5x_specdec.report.run import Run
+from t5x_specdec.report.run import Text
 from t5x_specdec.version import __version__
 
 _FOLDER = pathlib.Path(__file__).parent
 # More would be slow to open; figures count every text.
 MOST_TEXTS = 100
+MOST_ROUNDS = 10_000
 
 
 def values(run: Run) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def values(run: Run) -> dict[str, Any]:
               'rounds': text.rounds,
               'timeline': figures.timeline(run, text),
           }
-          for text in run.texts[:MOST_TEXTS]
+          for text in _shown(run)
       ],
   }
 
@@ -72,12 +75,12 @@ def render(run: Run, name: str) -> str:
   )
   articles = [
       texts.article(i, text, content['texts'][i]['timeline'])
-      for i, text in enumerate(run.texts[:MOST_TEXTS])
+      for i, text in enumerate(_shown(run))
   ]
-  if len(run.texts) > MOST_TEXTS:
+  if len(run.texts) > len(articles):
     articles.insert(
         0,
-        f'<p>The first {MOST_TEXTS} of {len(run.texts)} texts; the figures '
+        f'<p>The first {len(articles)} of {len(run.texts)} texts; the figures '
         'above count all of them.</p>',
     )
   template = (_FOLDER / 'page.html').read_text(encoding='utf-8')
@@ -97,6 +100,13 @@ def render(run: Run, name: str) -> str:
       values=_embedded(content),
       script=script,
   )
+
+
+def _shown(run: Run) -> list[Text]:
+  """The texts that have a place on the page: as many as fit, at least one."""
+  rounds = itertools.accumulate(len(text.rounds) for text in run.texts)
+  fitting = sum(count <= MOST_ROUNDS for count in rounds)
+  return run.texts[: max(1, min(fitting, MOST_TEXTS))]
 
 
 def _escape(text: str) -> str:

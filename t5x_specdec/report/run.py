@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any, NamedTuple
 
+# Of what is divided by, in ms: a nanosecond.
+_SHORTEST = 1e-6
 _COUNTERS = ('rounds', 'drafted', 'judged', 'accepted', 'emitted')
 
 
@@ -42,18 +45,32 @@ class Text:
     )
 
 
+class Timed(NamedTuple):
+  """What timing a batch gave; each None where it was not measured.
+
+  Attributes:
+    ms: of the batch with the draft.
+    alone_ms: of the target alone.
+    alone_tokens: that the target alone generated in that time: where texts are
+      sampled, its are others.
+  """
+
+  ms: float | None
+  alone_ms: float | None
+  alone_tokens: int | None
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
   """All texts of a run and what they have in common.
 
   Attributes:
     texts: in the order of their lines.
-    about: what `records.of_run` says.
+    about: what `records.of_run` says, where a run was resumed at its start.
     counters: totals of rounds, drafted, judged, accepted and emitted.
     rounds_by_gamma: rounds at each gamma from 0 on.
     alpha: Corollary 3.6, None where nothing was judged.
-    batches: for each batch its time and the target alone's, in ms; None where
-      it was not measured.
+    batches: for each batch what timing it gave.
   """
 
   texts: list[Text]
@@ -61,7 +78,7 @@ class Run:
   counters: dict[str, int]
   rounds_by_gamma: list[int]
   alpha: float | None
-  batches: dict[int, tuple[float | None, float | None]]
+  batches: dict[int, Timed]
 
 
 def parse(lines: list[str], name: str) -> Run:
@@ -89,12 +106,13 @@ def parse(lines: list[str], name: str) -> Run:
     for record in _unpacked(value, at):
       try:
         records.append(_read(record))
-      except (KeyError, TypeError, ValueError) as error:
+      except (KeyError, TypeError, ValueError, OverflowError) as error:
+        reason = f'no {error}' if isinstance(error, KeyError) else error
         raise ValueError(
-            f'{at} is not as `generate --trace` or `demo --trace --json` '
-            f'writes it: {type(error).__name__}: {error}'
+            f'{at} is not as `generate --trace` or `demo --trace --json` of '
+            f'this version writes it: {reason}'
         ) from None
-      if records[-1].about != records[0].about:
+      if _kind(records[-1]) != _kind(records[0]):
         raise ValueError(f'{at} is of another run than the lines before it')
   if not records:
     raise ValueError(f'{name}: holds no record')
@@ -122,7 +140,13 @@ class _Record(NamedTuple):
   rounds_by_gamma: list[int]
   overlap: float
   batch: int
-  times: tuple[float | None, float | None]
+  times: Timed
+
+
+def _kind(record: _Record) -> dict[str, Any]:
+  """What all lines of a run share; one that resumes times its parts anew."""
+  gammas = record.about['parts_ms']['gammas']
+  return record.about | {'parts_ms': gammas}
 
 
 def _read(record: dict[str, Any]) -> _Record:
@@ -132,45 +156,81 @@ def _read(record: dict[str, Any]) -> _Record:
   texts = _texts(record)
   gammas = about['parts_ms']['gammas']
   rounds_by_gamma = [int(rounds) for rounds in aux['rounds_by_gamma']]
-  drafted = [len(entry['drafted']) for text in texts for entry in text.rounds]
-  largest = max(gammas)
-  if max(drafted, default=0) > largest or len(rounds_by_gamma) != largest + 1:
-    raise ValueError(f'drafts or rounds beyond the largest gamma, {largest}')
+  counted = [0] * (max(gammas) + 1)
+  for text in texts:
+    for entry in text.rounds:
+      if entry['gamma'] not in gammas:
+        raise ValueError(f'a round at gamma {entry["gamma"]}, not of {gammas}')
+      counted[entry['gamma']] += 1
+  if rounds_by_gamma != counted:
+    raise ValueError(f'rounds_by_gamma {rounds_by_gamma}, traced {counted}')
   judged = int(aux['judged'])
   return _Record(
       texts,
       about,
       {name: int(aux[name]) for name in _COUNTERS},
       rounds_by_gamma,
-      float(aux['alpha']) * judged if judged else 0.0,
+      (_chance(aux['alpha']) or 0.0) * judged if judged else 0.0,
       int(run['batch']),
-      (_time(run['batch_ms']), _time(run['batch_alone_ms'])),
+      _times(run),
   )
 
 
-def _time(milliseconds: Any) -> float | None:
-  return None if milliseconds is None else float(milliseconds)
+def _times(run: dict[str, Any]) -> Timed:
+  """What timing a batch gave."""
+  ms, alone_ms = (
+      None if run[name] is None else _time(run[name], least=_SHORTEST)
+      for name in ('batch_ms', 'batch_alone_ms')
+  )
+  tokens = run['batch_alone_tokens']
+  return Timed(ms, alone_ms, None if tokens is None else int(tokens))
+
+
+def _finite(value: Any) -> float:
+  number = float(value)
+  if not math.isfinite(number):
+    raise ValueError(f'a number is {number}')
+  return number
+
+
+def _time(milliseconds: Any, least: float = 0.0) -> float:
+  time = _finite(milliseconds)
+  if time < least:
+    raise ValueError(f'a time of {time} ms')
+  return time
+
+
+def _chance(value: Any) -> float | None:
+  if value is None:
+    return None
+  chance = float(value)
+  if not 0 <= chance <= 1.001:  # by float32's rounding
+    raise ValueError(f'a chance of {chance}')
+  return chance
 
 
 def _about(run: dict[str, Any]) -> dict[str, Any]:
   """What all records of a run say of it."""
   parts, gamma = run['parts_ms'], run['gamma']
+  gammas = [int(gamma) for gamma in parts['gammas']]
+  for name in ('draft', 'verify'):
+    if len(parts[name]) != len(gammas):
+      raise ValueError(f'parts_ms has no {name} for each of gammas {gammas}')
+  if gammas != sorted(set(gammas)) or not gammas or gammas[0] < 0:
+    raise ValueError(f'gammas {gammas} do not rise')
   return {
-      'temperature': float(run['temperature']),
+      'temperature': _finite(run['temperature']),
       'verification': str(run['verification']),
       'gamma': gamma if isinstance(gamma, int) else str(gamma),
       'abstains': bool(run['abstains']),
       'rows': int(run['rows']),
       'parts_ms': {
-          **{
-              name: float(parts[name])
-              for name in ('encode', 'encode_draft', 'step')
-          },
-          'gammas': [int(gamma) for gamma in parts['gammas']],
-          **{
-              name: [float(cost) for cost in parts[name]]
-              for name in ('draft', 'verify')
-          },
+          'encode': _time(parts['encode']),
+          'encode_draft': _time(parts['encode_draft']),
+          'step': _time(parts['step'], least=_SHORTEST),
+          'gammas': gammas,
+          'draft': [_time(cost) for cost in parts['draft']],
+          'verify': [_time(cost, least=_SHORTEST) for cost in parts['verify']],
       },
   }
 
@@ -180,16 +240,18 @@ def _round(entry: dict[str, Any]) -> dict[str, Any]:
   drafted = [int(token) for token in entry['drafted']]
   follows = entry['next_token']
   result = {
+      'gamma': int(entry['gamma']),
       'drafted': drafted,
       'accepted': int(entry['accepted']),
       'next_token': None if follows is None else int(follows),
       'next_piece': None if follows is None else str(entry['next_piece']),
-      'p': [None if p is None else float(p) for p in entry['p']],
-      'q': [None if q is None else float(q) for q in entry['q']],
+      'p': [_chance(p) for p in entry['p']],
+      'q': [_chance(q) for q in entry['q']],
       'pieces': [str(piece) for piece in entry['pieces']],
   }
   lengths = {len(result[name]) for name in ('p', 'q', 'pieces')}
-  if lengths != {len(drafted)} or not 0 <= result['accepted'] <= len(drafted):
+  count, accepted = len(drafted), result['accepted']
+  if lengths != {count} or not 0 <= accepted <= count <= result['gamma']:
     raise ValueError('a round does not add up')
   return result
 

@@ -67,17 +67,24 @@ def article(index: int, text: Text, line: dict[str, Any]) -> str:
   cut = ' (cut)' if text.truncated else ''
   reference = ''
   if text.reference is not None:
-    reference = f'<p class="input">Human: {html.escape(text.reference)}</p>'
+    reference = _paragraph('Human', text.reference)
   ours, alone = charts.timeline_rows(line)
   return (
       f'<article aria-label="{name}"><h3>{name}</h3>'
-      f'<p class="input">Input: {html.escape(text.input)}{cut}</p>{reference}'
-      f'<div class="text" role="group" aria-label="Decoded text">{rounds}</div>'
+      f'{_paragraph("Input", text.input, cut)}{reference}'
+      '<div class="text" role="group" aria-label="Decoded text" dir="auto">'
+      f'{rounds}</div>'
       f'<p class="key">Speculative: {count(len(text.rounds), "call")} of the '
       f'target, {line["ms"]:.1f} ms</p>{ours}'
       f'<p class="key">Standard: {count(line["steps"], "call")}, '
       f'{line["alone_ms"]:.1f} ms</p>{alone}</article>'
   )
+
+
+def _paragraph(name: str, text: str, more: str = '') -> str:
+  """A text that may run from right to left, which its name does not."""
+  shown = f'<bdi>{html.escape(text)}</bdi>'
+  return f'<p class="input">{name}: {shown}{more}</p>'
 
 
 def _round(index: int, number: int, entry: dict[str, Any]) -> str:

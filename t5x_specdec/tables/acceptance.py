@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.tables import paper
 from t5x_specdec.tables.measure import Agreement
 from t5x_specdec.tables.measure import DRAFTS
-from t5x_specdec.tables.measure import Estimate
 
 DEMO = 'demo pair (EnDe help)'
 GPT = 'GPT-like pair'
@@ -110,9 +110,8 @@ def _by_lenience(values) -> dict[str, Any]:
   return dict(zip((f'{x:g}' for x in paper.LENIENCES), values, strict=True))
 
 
-def _estimate(estimate: Estimate) -> dict[str, float]:
-  value, (low, high) = estimate
-  return {'alpha': value, 'low': low, 'high': high}
+def _estimate(found: Estimate) -> dict[str, float | None]:
+  return {'alpha': found.value, 'low': found.low, 'high': found.high}
 
 
 def _entry(found: Agreement, draft: str) -> dict[str, Any]:

@@ -101,7 +101,11 @@ def figure_3(runs: Sequence[Run]) -> list[Panel]:
   ]
   points = []
   for _, group in itertools.groupby(runs, lambda run: run['file']):
-    timed = [x for x in group if x['against_alone'] and x['alpha']]
+    timed = [
+        x
+        for x in group
+        if x['against_alone'] and x['alpha'] and isinstance(x['gamma'], int)
+    ]
     if len(timed) > 1:
       best = max(timed, key=lambda run: run['against_alone'])
       c = '' if best['c'] is None else f', c = {best["c"]:.2g}'

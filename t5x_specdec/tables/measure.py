@@ -31,6 +31,7 @@ from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.drafts import ngram
 from t5x_specdec.network import T5
 from t5x_specdec.parameters import PyTree
+from t5x_specdec.resampling import Estimate
 from t5x_specdec.tables import paper
 from t5x_specdec.vocabulary import EOS_ID
 
@@ -40,8 +41,6 @@ _ROWS = 16
 _GAMMA = 5
 # A greedy text of nothing but the start token is the same each time.
 _OPENING = 4
-
-Estimate = tuple[float, tuple[float, float]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 from t5x_specdec import theory
+from t5x_specdec.benchmarks import table
 from t5x_specdec.tables import paper
 
 # How a row of Table 2 is measured.
@@ -34,7 +35,8 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
       printed.
 
   Returns:
-    For each its file; name, of the paper's row that it measures, or None; pair,
+    For each its file; name, of the paper's row that it measures, or None;
+    beside, that of the paper's row which another pair is likest, or None; pair,
     target and draft in words; machine; temperature; gamma; alpha; c; draft and
     verify, d and v of `theory.improvement`; tokens_per_target_call; expected,
     Theorem 3.8; with_costs, the same with d and v as measured; measured, the
@@ -44,7 +46,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
 
   Raises:
     FileNotFoundError: there is no such file.
-    ValueError: a file holds no such line.
+    ValueError: a file holds no such line, or one of a benchmark that failed.
   """
   found = []
   for path in paths:
@@ -57,40 +59,51 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
         raise ValueError(f'--runs {path}: its last line is not JSON') from None
     if not isinstance(result, dict):
       result = {}
-    if 'autoregressive' in result:
-      found += [{'file': path} | run for run in _of_bench(result)]
-    elif 'ms_per_token' in result:
-      found.append({'file': path} | _of_table2(result))
-    else:
+    try:
+      found += [{'file': path} | run for run in _runs(result)]
+    except ValueError as error:
+      raise ValueError(f'--runs {path}: {error}') from None
+    except (KeyError, TypeError, AttributeError) as error:
       raise ValueError(
-          f'--runs {path}: its last line comes neither from t5x-specdec bench '
-          '--json nor from scripts/table2.py --json'
-      )
+          f'--runs {path}: its last line is not all that was printed: {error!r}'
+      ) from None
   return found
 
 
+def _runs(result: dict[str, Any]) -> list[Run]:
+  """What one line holds."""
+  if 'autoregressive' in result:
+    return _of_bench(result)
+  if 'ms_per_token' in result:
+    return [_of_table2(result)]
+  raise ValueError(
+      'its last line comes neither from t5x-specdec bench --json nor from '
+      'scripts/table2.py --json'
+  )
+
+
 def _expected(
-    alpha: float | None, gamma: int, c: float | None
+    alpha: float | None, gamma: int | str, c: float | None
 ) -> float | None:
-  if alpha is None or c is None:
+  if alpha is None or c is None or isinstance(gamma, str):
     return None
   return float(theory.walltime_improvement(alpha, gamma, c))
 
 
 def _of_bench(result: dict[str, Any]) -> list[Run]:
   """A run for each gamma of a benchmark."""
+  if failed := table.failures(result):
+    raise ValueError(failed[0])
   machine, alone = result['machine'], result['autoregressive']
   encode = None
   if alone['decode_ms_per_token'] is not None:
     encode = alone['ms_per_token'] - alone['decode_ms_per_token']
     encode *= result['batch_size']
-  pair = f'{result["target"]} with {result["draft"]}'
-  if result['planted']:
-    pair += f', planted at alpha {result["planted_alpha"]:g}'
   return [
       {
           'name': None,
-          'pair': pair,
+          'beside': _likest(result),
+          'pair': _pair(result),
           'machine': f'{machine["cores"]} cores, {machine["model"]}',
           'temperature': result['temperature'],
           'gamma': row['gamma'],
@@ -110,6 +123,33 @@ def _of_bench(result: dict[str, Any]) -> list[Run]:
   ]
 
 
+def _pair(result: dict[str, Any]) -> str:
+  """Target and draft of a benchmark, in words."""
+  target, draft = result['target'], result['draft_kind']
+  if target == 'demo':
+    return 'demo pair' if draft == 'model' else f'demo with {draft}'
+  if draft == 'model':
+    draft = result['draft']
+  planted = result['planted_alpha']
+  at = '' if planted is None else f', planted at alpha {planted:g}'
+  return f'{target} with {draft}{at}'
+
+
+def _likest(result: dict[str, Any]) -> str | None:
+  """The paper's row to set a benchmark beside: its task's, or its draft's."""
+  if result['draft_kind'] != 'model':
+    return None
+  rows = [x for x in paper.TABLE_2 if x.temperature == result['temperature']]
+  if result['target'] == 'demo':
+    rows = [x for x in rows if (x.task, x.draft) == ('ende', 'small')]
+  elif result['planted']:
+    rows = [x for x in rows if x.draft == result['draft']]
+    rows.sort(key=lambda row: abs(row.alpha - result['planted_alpha']))
+  else:
+    rows = []
+  return rows[0].name if rows else None
+
+
 def _of_table2(result: dict[str, Any]) -> Run:
   """The run that a row of scripts/table2.py is."""
   ms = result['ms_per_token']
@@ -117,6 +157,7 @@ def _of_table2(result: dict[str, Any]) -> Run:
   name = printed.get('row')
   return {
       'name': name,
+      'beside': None,
       'pair': name or 'another pair in T5X',
       'machine': result['device'],
       'temperature': result['temperature'],
@@ -181,7 +222,7 @@ def table_4(runs: Sequence[Run]) -> dict[str, Any]:
 def _paired(
     runs: Sequence[Run],
 ) -> list[tuple[paper.Run | None, Run | None]]:
-  """The paper's rows with the runs of each; then what is not the paper's."""
+  """The paper's rows with the runs of each, then the runs of other pairs."""
   pairs: list[tuple[paper.Run | None, Run | None]] = []
   left = list(runs)
   for row in paper.TABLE_2:
@@ -192,17 +233,19 @@ def _paired(
     ]
     left = [run for run in left if run not in of_row]
     pairs += [(row, run) for run in of_row or [None]]
-  return pairs + [(None, run) for run in left]
+  beside = {row.name: row for row in paper.TABLE_2}
+  return pairs + [(beside.get(run['beside']), run) for run in left]
 
 
 def _named(row: paper.Run | None, run: Run | None) -> dict[str, Any]:
   """What a row is of."""
-  if row is not None:
+  if row is not None and (run is None or run['name'] is not None):
     return {
         'task': row.task,
         'draft': row.draft,
         'temperature': row.temperature,
         'run': run and run['file'],
+        'beside': None,
     }
   assert run is not None
   return {
@@ -210,6 +253,7 @@ def _named(row: paper.Run | None, run: Run | None) -> dict[str, Any]:
       'draft': None,
       'temperature': run['temperature'],
       'run': run['file'],
+      'beside': run['beside'],
   }
 
 
@@ -221,4 +265,8 @@ def _differs(runs: Sequence[Run]) -> str:
         '--runs'
     )
   machines = ' / '.join(dict.fromkeys(run['machine'] for run in runs))
-  return f'the paper is {paper.SETTING}; ours ran on {machines}'
+  text = f'the paper is {paper.SETTING}; ours ran on {machines}'
+  for pair, beside in dict.fromkeys((x['pair'], x['beside']) for x in runs):
+    if beside is not None:
+      text += f'; {pair} is none of its, and stands beside its {beside}'
+  return text

@@ -15,7 +15,7 @@ _COLUMNS: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {
     1: (('alpha', 'gamma'), ('operations', 'speed')),
     2: (('task', 'draft', 'temperature'), ('gamma', 'alpha', 'measured')),
     3: (('target', 'draft'), ('t0', 't1')),
-    4: (('task', 'draft', 'temperature'), ('expected', 'measured')),
+    4: (('task', 'draft', 'temperature'), ('gamma', 'expected', 'measured')),
     5: (('draft', 'temperature'), ('1', '0.5', '0.3', '0.1')),
 }
 _NAMES = {
@@ -30,6 +30,7 @@ _NAMES = {
     '0.1': 'l=.1',
 }
 _FACTORS = ('operations', 'speed', 'measured', 'expected')
+_TENTHS = ('measured', 'expected')
 
 
 def show(table: dict[str, Any], console: Console) -> None:
@@ -43,16 +44,19 @@ def show(table: dict[str, Any], console: Console) -> None:
   console.print(f'Table {table["table"]}: {table["title"]}', soft_wrap=True)
   printed = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
   for name in of:
-    printed.add_column(_NAMES.get(name, name), no_wrap=True)
+    # The first is what gives way where all is wider than the terminal.
+    printed.add_column(_NAMES.get(name, name), no_wrap=name != of[0])
   for name in figures:
     for whose in ('paper', 'ours'):
       title = f'{_NAMES.get(name, name)}\n{whose}'
       printed.add_column(title, justify='right', no_wrap=True)
   for row in table['rows']:
-    cells = ['' if row[name] is None else str(row[name]) for name in of]
+    cells = [_name(row[name]) for name in of]
     for name in figures:
       for whose in ('paper', 'ours'):
-        cells.append(_cell(row[whose], name, interval=len(figures) < 4))
+        # As many digits as the paper prints.
+        digits = 1 if whose == 'paper' and name in _TENTHS else 2
+        cells.append(_cell(row[whose], name, len(figures) < 4, digits))
     printed.add_row(*cells)
   console.print(printed)
   for line in notes(table):
@@ -60,7 +64,16 @@ def show(table: dict[str, Any], console: Console) -> None:
   console.print()
 
 
-def _cell(side: dict[str, Any] | None, name: str, *, interval: bool) -> str:
+def _name(value: Any) -> str:
+  """What a row is of."""
+  if value is None:
+    return ''
+  return f'{value:g}' if isinstance(value, float) else str(value)
+
+
+def _cell(
+    side: dict[str, Any] | None, name: str, interval: bool, digits: int
+) -> str:
   """A figure, half its interval's width beside it where there is room."""
   value = (side or {}).get(name)
   if value is None:
@@ -68,9 +81,9 @@ def _cell(side: dict[str, Any] | None, name: str, *, interval: bool) -> str:
   if isinstance(value, dict):
     half = (value['high'] - value['low']) / 2
     return f'{value["alpha"]:.3f}' + (f' ±{half:.3f}' if interval else '')
-  if isinstance(value, int):
+  if isinstance(value, int | str):
     return str(value)
-  return f'{value:.2f}' + ('x' if name in _FACTORS else '')
+  return f'{value:.{digits}f}' + ('x' if name in _FACTORS else '')
 
 
 def notes(table: dict[str, Any]) -> list[str]:
@@ -78,10 +91,13 @@ def notes(table: dict[str, Any]) -> list[str]:
   lines = [f'What differs: {table["differs"]}.']
   for row in table['rows']:
     ours = row['ours'] or {}
-    if row.get('run') and ours['measured'] is None:
+    if row.get('run'):
+      rest = "the rest of Emp is that loop's over T5X"
+      if ours['measured'] is None:
+        rest = 'T5X was not timed'
       lines.append(
-          f'{row["run"]}, gamma {ours["gamma"]}: T5X was not timed; over our '
-          f'own loop without a draft {ours["against_alone"]:.2f}x'
+          f'{row["run"]}, gamma {ours["gamma"]}: over our own loop without a '
+          f'draft {ours["against_alone"]:.2f}x; {rest}'
       )
     if table['table'] == 4 and ours.get('with_costs') is not None:
       lines.append(
