@@ -6,20 +6,23 @@ Pure functions of the two laws, the drafts and keys per row. The law of what
 they emit is the target's, whatever q is, as long as q is the law the drafts
 were drawn from. Two rules:
 
-- `accept_tokens`, the paper's own: drafts are judged one by one, and the first
+- `judge_tokens`, the paper's own: drafts are judged one by one, and the first
   that is rejected ends the round (Appendix A.1).
-- `accept_block`, block verification (Sun et al., ICLR 2025, arXiv 2403.10444):
+- `judge_block`, block verification (Sun et al., ICLR 2025, arXiv 2403.10444):
   drafts are judged together, at the same cost, and never fewer stand on
   average.
 
-At temperature 0 the two are one, `accept_greedy`.
+They leave the next token to be drawn by itself, when p and q have left their
+room; `accept_tokens` and `accept_block` do both. At temperature 0 the two rules
+are one, `accept_greedy`.
 
 Under lenience (Appendix A.5) the output's law is NOT the target's any more:
-`accept_tokens` with `lenience` below 1, `accept_near_best` at temperature 0.
+`judge_tokens` with `lenience` below 1, `accept_near_best` at temperature 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import math
 
 from flax import struct
@@ -42,6 +45,31 @@ class Verdict(struct.PyTreeNode):
   accepted: jax.Array
   next_token: jax.Array
   overlap: jax.Array
+
+
+class Judgement(struct.PyTreeNode):
+  """What is decided before the token after the drafts is drawn.
+
+  Attributes:
+    accepted: int32[rows], as in `Verdict`.
+    rest: float32[rows, vocab], what the next token is to be drawn from, up to
+      its norm.
+    overlap: float32[rows, gamma], as in `Verdict`.
+  """
+
+  accepted: jax.Array
+  rest: jax.Array
+  overlap: jax.Array
+
+  def conclude(self, next_keys: jax.Array) -> Verdict:
+    """Draws the next token with key[rows]."""
+    next_token = sampling.draw(next_keys, self.rest)
+    return Verdict(self.accepted, next_token, self.overlap)
+
+  def conclude_surely(self, _: jax.Array) -> Verdict:
+    """The same where every row's `rest` leaves one token: no random numbers."""
+    next_token = jnp.argmax(self.rest, axis=-1).astype(jnp.int32)
+    return Verdict(self.accepted, next_token, self.overlap)
 
 
 def _leading(stands: jax.Array, lengths: jax.Array) -> jax.Array:
@@ -95,7 +123,7 @@ def accept_near_best(
     The verdict; the token after the drafts that stand is the argmax.
   """
   least = jnp.max(logits, axis=-1)[:, :-1] + math.log(lenience)
-  stands = _at_drafts(logits, drafts) >= least
+  stands = at_drafts(logits, drafts) >= least
   accepted = _leading(stands, lengths)
   best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
   next_token = jnp.take_along_axis(best, accepted[:, None], axis=1)[:, 0]
@@ -122,32 +150,35 @@ def residual(p: jax.Array, q: jax.Array, scale: jax.Array) -> jax.Array:
   return jnp.where(empty, p, rest)
 
 
-def _usable(
-    q: jax.Array | None, drafts: jax.Array, lengths: jax.Array, vocab: int
-) -> tuple[jax.Array, jax.Array]:
-  """Which drafts can be judged, and q with zeros where they cannot.
+def _usable(q: jax.Array, lengths: jax.Array) -> jax.Array:
+  """Which drafts can be judged: real ones whose law is finite.
 
   Args:
-    q: float32[rows, gamma, vocab], None for one-hot laws.
-    drafts: int32[rows, gamma].
+    q: float32[rows, gamma, vocab].
     lengths: int32[rows], how many drafts of each row are real.
-    vocab: size of the vocabulary.
 
   Returns:
-    bool[rows, gamma], real drafts whose law is finite, and the laws, zero for
-    every other draft: what is left of p then is p itself.
+    bool[rows, gamma].
   """
-  if q is None:
-    q = jax.nn.one_hot(drafts, vocab)
-  real = jnp.arange(drafts.shape[1]) < lengths[:, None]
-  usable = jnp.all(jnp.isfinite(q), axis=-1) & real
-  return usable, jnp.where(usable[..., None], q, 0.0)
+  real = jnp.arange(q.shape[1]) < lengths[:, None]
+  return jnp.isfinite(jnp.sum(q, axis=-1)) & real
 
 
-def _at_drafts(law: jax.Array, drafts: jax.Array) -> jax.Array:
+def _counted(q: jax.Array, usable: jax.Array) -> jax.Array:
+  """q, or what was read of it, zero for drafts that cannot be judged.
+
+  What is left of p then is p itself. Called on what was read of q: XLA would
+  store all of it once more.
+  """
+  return jnp.where(usable, q, 0.0)
+
+
+def at_drafts(law: jax.Array, drafts: jax.Array) -> jax.Array:
   """float32[rows, gamma], the probability that a law gives each draft."""
-  law = law[:, : drafts.shape[1]]
-  return jnp.take_along_axis(law, drafts[..., None], axis=-1)[..., 0]
+  gamma = drafts.shape[1]
+  tokens = jnp.pad(drafts, ((0, 0), (0, law.shape[1] - gamma)))
+  found = jnp.take_along_axis(law, tokens[..., None], axis=-1)
+  return found[:, :gamma, 0]
 
 
 def _uniform(keys: jax.Array, gamma: int) -> jax.Array:
@@ -155,42 +186,52 @@ def _uniform(keys: jax.Array, gamma: int) -> jax.Array:
   return jax.vmap(lambda key: jax.random.uniform(key, [gamma]))(keys)
 
 
-def _conclude(
+def at_next(law: jax.Array, accepted: jax.Array) -> jax.Array:
+  """float32[rows, vocab], the law after the drafts that stand; 0 past its end.
+
+  Args:
+    law: float32[rows, block, vocab].
+    accepted: int32[rows].
+  """
+  at = accepted[:, None, None]
+  row = jnp.take_along_axis(law, at, axis=1, mode='fill', fill_value=0.0)
+  return row[:, 0]
+
+
+def _judgement(
     p: jax.Array,
     q: jax.Array,
+    usable: jax.Array,
     accepted: jax.Array,
     scale: jax.Array,
-    next_keys: jax.Array,
-) -> Verdict:
-  """Draws the token after the drafts that stand.
+) -> Judgement:
+  """Finds what is left for the token after the drafts that stand.
 
   Args:
     p: float32[rows, gamma + 1, vocab].
-    q: float32[rows, gamma, vocab], zeros where no draft was judged.
+    q: float32[rows, gamma, vocab].
+    usable: bool[rows, gamma], drafts that can be judged.
     accepted: int32[rows], drafts that stand.
     scale: float32[rows], what p counts for in the residual.
-    next_keys: key[rows].
 
   Returns:
-    The verdict.
+    The judgement.
   """
-  at = accepted[:, None, None]
-  p_next = jnp.take_along_axis(p, at, axis=1)[:, 0]
-  q_next = jnp.take_along_axis(q, at, axis=1, mode='fill', fill_value=0.0)
-  next_token = sampling.draw(next_keys, residual(p_next, q_next[:, 0], scale))
-  overlap = jnp.sum(jnp.minimum(p[:, :-1], q), axis=-1)
-  return Verdict(accepted, next_token, jnp.nan_to_num(overlap))
+  judged = at_next(usable[..., None], accepted)
+  q_next = _counted(at_next(q, accepted), judged)
+  rest = residual(at_next(p, accepted), q_next, scale)
+  overlap = _counted(jnp.sum(jnp.minimum(p[:, :-1], q), axis=-1), usable)
+  return Judgement(accepted, rest, jnp.nan_to_num(overlap))
 
 
-def accept_tokens(
+def judge_tokens(
     p: jax.Array,
     q: jax.Array | None,
     drafts: jax.Array,
     lengths: jax.Array,
     accept_keys: jax.Array,
-    next_keys: jax.Array,
     lenience: float = 1.0,
-) -> Verdict:
+) -> Judgement:
   """Algorithm 1, steps 3 and 4.
 
   Draft x stands if u q(x) < p(x) with u uniform in [0, 1): no division, and a
@@ -212,34 +253,33 @@ def accept_tokens(
     drafts: int32[rows, gamma].
     lengths: int32[rows], how many drafts of each row are real.
     accept_keys: key[rows], for the uniform numbers u.
-    next_keys: key[rows], for the token after the drafts that stand.
     lenience: l, in (0, 1]; 1 is exact.
 
   Returns:
-    The verdict; `next_token` is drawn from norm(max(0, p - q)) at the first
-    rejection, or from p after the last draft. Its overlap is the probability
-    of acceptance under lenience, too: sum(min(p / l, q)).
+    The judgement; `rest` is max(0, p - q) at the first rejection, or p after
+    the last draft. Its overlap is the probability of acceptance under
+    lenience, too: sum(min(p / l, q)).
   """
-  usable, q = _usable(q, drafts, lengths, p.shape[-1])
+  q = jax.nn.one_hot(drafts, p.shape[-1]) if q is None else q
+  usable = _usable(q, lengths)
   if lenience < 1:
     q = lenience * q
   u = _uniform(accept_keys, drafts.shape[1])
-  stands = u * _at_drafts(q, drafts) < _at_drafts(p, drafts)
+  stands = u * at_drafts(q, drafts) < at_drafts(p, drafts)
   accepted = _leading(stands & usable, lengths)
-  verdict = _conclude(p, q, accepted, jnp.ones(len(p)), next_keys)
+  judgement = _judgement(p, q, usable, accepted, jnp.ones(len(p)))
   if lenience < 1:
-    verdict = verdict.replace(overlap=verdict.overlap / lenience)
-  return verdict
+    judgement = judgement.replace(overlap=judgement.overlap / lenience)
+  return judgement
 
 
-def accept_block(
+def judge_block(
     p: jax.Array,
     q: jax.Array | None,
     drafts: jax.Array,
     lengths: jax.Array,
     accept_keys: jax.Array,
-    next_keys: jax.Array,
-) -> Verdict:
+) -> Judgement:
   """Block verification: the longest prefix that stands, not the first failure.
 
   With r_0 = 1 and r_i = min(1, r_{i-1} p_i(x_i) / q_i(x_i)), the first i drafts
@@ -249,33 +289,35 @@ def accept_block(
   drafts stand.
 
   Args:
-    p: float32[rows, gamma + 1, vocab], as for `accept_tokens`.
+    p: float32[rows, gamma + 1, vocab], as for `judge_tokens`.
     q: float32[rows, gamma, vocab] or None.
     drafts: int32[rows, gamma].
     lengths: int32[rows].
     accept_keys: key[rows].
-    next_keys: key[rows].
 
   Returns:
-    The verdict; `next_token` is drawn from norm(max(0, r_n p_{n+1} - q_{n+1}))
-    after n < gamma drafts, or from p after the last one.
+    The judgement; `rest` is max(0, r_n p_{n+1} - q_{n+1}) after n < gamma
+    drafts, or p after the last one.
   """
   gamma = drafts.shape[1]
-  usable, q = _usable(q, drafts, lengths, p.shape[-1])
+  q = jax.nn.one_hot(drafts, p.shape[-1]) if q is None else q
+  usable = _usable(q, lengths)
   r = joint_ratios(
-      jnp.where(usable, _at_drafts(p, drafts), 0.0), _at_drafts(q, drafts)
+      *(_counted(at_drafts(law, drafts), usable) for law in (p, q))
   )
-  q_next = jnp.pad(q, ((0, 0), (0, 1), (0, 0)))
-  z = jnp.sum(jnp.maximum(r[..., None] * p - q_next, 0.0), axis=-1)
+  rest = jnp.maximum(r[:, :-1, None] * p[:, :-1] - q, 0.0)
+  z = jnp.sum(rest, axis=-1)
   # Drafts end before a law that is not finite, as they do after the last one:
   # that the target fails after a token must not tell against the token.
-  z = jnp.where(jnp.all(jnp.isfinite(p), axis=-1), z, r)
+  finite = jnp.isfinite(jnp.sum(p, axis=-1))[:, :-1]
+  z = jnp.where(usable & finite, z, r[:, :-1])
+  z = jnp.append(z, r[:, -1:], axis=1)
   # Where nothing is left and r is 1, p is q and a longer prefix stands anyway.
   h = jnp.where(r < 1, z / (z + 1 - r), 1.0)
   stands = _uniform(accept_keys, gamma) < h[:, 1:]
   accepted = _last(stands, lengths)
   scale = jnp.take_along_axis(r, accepted[:, None], axis=1)[:, 0]
-  return _conclude(p, q, accepted, scale, next_keys)
+  return _judgement(p, q, usable, accepted, scale)
 
 
 def joint_ratios(px: jax.Array, qx: jax.Array) -> jax.Array:
@@ -301,4 +343,19 @@ def joint_ratios(px: jax.Array, qx: jax.Array) -> jax.Array:
 
 
 # By the name that `speculative_decode` knows them by.
+JUDGES = {'token': judge_tokens, 'block': judge_block}
+
+
+def _in_one(judge: Callable[..., Judgement]) -> Callable[..., Verdict]:
+  """A rule that draws, too: `next_keys`, key[rows], follow `accept_keys`."""
+
+  def accept(p, q, drafts, lengths, accept_keys, next_keys, *lenience):
+    judgement = judge(p, q, drafts, lengths, accept_keys, *lenience)
+    return judgement.conclude(next_keys)
+
+  return accept
+
+
+accept_tokens = _in_one(judge_tokens)
+accept_block = _in_one(judge_block)
 RULES = {'token': accept_tokens, 'block': accept_block}

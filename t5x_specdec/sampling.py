@@ -111,54 +111,78 @@ def fold_rows(keys: jax.Array, data: jax.Array | int) -> jax.Array:
   return jax.vmap(jax.random.fold_in)(keys, data)
 
 
-def _ordered_bits(x: jax.Array) -> jax.Array:
-  """uint32 that sort as the float32 they come from; both zeros are one."""
-  x = jnp.where(x == 0, 0.0, x)
-  bits = lax.bitcast_convert_type(x, jnp.uint32)
-  negative = bits >> 31 == 1
-  return jnp.where(negative, ~bits, bits | jnp.uint32(1 << 31))
+def _float_at(rank: jax.Array) -> jax.Array:
+  """The float32 at each uint32 rank, when floats are ranked by their value.
+
+  The lowest ranks, and the highest, are NaN.
+  """
+  negative = rank >> 31 == 0
+  bits = jnp.where(negative, ~rank, rank ^ jnp.uint32(1 << 31))
+  return lax.bitcast_convert_type(bits, jnp.float32)
 
 
 def _largest(
     holds: Callable[[jax.Array], jax.Array], shape: tuple[int, ...]
 ) -> jax.Array:
-  """Largest uint32 for which `holds`, bit by bit from the top.
+  """Largest float32 for which `holds`, bit by bit of its rank, from the top.
 
   Args:
-    holds: a predicate on uint32[shape] that, once false, stays false for all
+    holds: a predicate on float32[shape] that, once false, stays false for all
       larger values.
     shape: of the search.
 
   Returns:
-    uint32[shape], 0 where it never holds.
+    float32[shape], NaN where it never holds.
   """
 
   def add_bit(i, found):
     candidate = found | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
-    return jnp.where(holds(candidate), candidate, found)
+    return jnp.where(holds(_float_at(candidate)), candidate, found)
 
-  return lax.fori_loop(0, 32, add_bit, jnp.zeros(shape, jnp.uint32))
+  ranks = lax.fori_loop(0, 32, add_bit, jnp.zeros(shape, jnp.uint32))
+  return _float_at(ranks)
 
 
-def _filter(scaled: jax.Array, method: Method) -> jax.Array:
-  """Filters by top-k or top-p, of which at most one is set, without a sort.
+def _temper(logits: jax.Array, method: Method) -> jax.Array:
+  """Logits over each row's temperature, float32[rows, ..., vocab]."""
+  rows = (-1,) + (1,) * (logits.ndim - 1)
+  temperature = jnp.maximum(method.temperature, MIN_TEMPERATURE).reshape(rows)
+  # A quotient that overflows would make inf - inf of the softmax.
+  largest = jnp.finfo(jnp.float32).max
+  return jnp.clip(logits / temperature, -largest, largest)
+
+
+def _cutoff(logits: jax.Array, method: Method) -> jax.Array:
+  """The least that top-k or top-p keeps, of which at most one is set.
 
   Top-k keeps the largest cutoff with at least k logits at or above it, top-p
-  the largest with at least p probability at or above it: one search over float
-  bits serves both.
+  the largest with at least p probability at or above it, without a sort: one
+  search over floats serves both. It reads a single array, which is compared
+  and added up.
+
+  Args:
+    logits: float32[rows, ..., vocab].
+    method: temperature, top-k, top-p.
+
+  Returns:
+    float32[rows, ...], a logit over its temperature; NaN if one is NaN.
   """
   by_rank = method.topk > 0
-  probs = jax.nn.softmax(scaled)
-  bits = _ordered_bits(jnp.where(by_rank, scaled, probs))
-  weights = jnp.where(by_rank, 1.0, probs)
+  tempered = _temper(logits, method)
+  values = jnp.where(by_rank, tempered, jax.nn.softmax(tempered))
   goal = jnp.where(by_rank, method.topk.astype(jnp.float32), method.topp)
 
-  def holds(cutoff):
-    kept = jnp.where(bits >= cutoff[..., None], weights, 0.0)
-    return jnp.sum(kept, axis=-1) >= goal
+  def kept(cutoff):
+    return ~(values < cutoff[..., None])
 
-  cutoff = _largest(holds, scaled.shape[:-1])
-  return jnp.where(bits >= cutoff[..., None], scaled, _FILTERED)
+  def holds(cutoff):
+    # Not `where(by_rank, 1, values)` first: XLA would store that for the loop.
+    mass = jnp.where(kept(cutoff), values, 0.0)
+    return jnp.sum(jnp.where(by_rank, kept(cutoff), mass), axis=-1) >= goal
+
+  keep = kept(_largest(holds, values.shape[:-1]))
+  # Tempered anew: to store it beside the search takes more.
+  return jnp.min(_temper(logits, method), axis=-1, where=keep, initial=jnp.inf)
 
 
 def law(logits: jax.Array, method: Method) -> jax.Array:
@@ -172,21 +196,20 @@ def law(logits: jax.Array, method: Method) -> jax.Array:
     float32[rows, ..., vocab] probabilities; one-hot at the argmax in greedy
     rows.
   """
-  rows = (-1,) + (1,) * (logits.ndim - 1)
-  temperature = jnp.maximum(method.temperature, MIN_TEMPERATURE).reshape(rows)
   logits = logits.astype(jnp.float32)
-  # A quotient that overflows would make inf - inf of the softmax.
-  largest = jnp.finfo(jnp.float32).max
-  scaled = jnp.clip(logits / temperature, -largest, largest)
-  scaled = lax.cond(
+  cutoff = lax.cond(
       (method.topk > 0) | (method.topp > 0),
-      _filter,
-      lambda scaled, _: scaled,
-      scaled,
+      _cutoff,
+      lambda logits, _: jnp.full(logits.shape[:-1], -jnp.inf),
+      logits,
       method,
   )
+  tempered = _temper(logits, method)
+  below = tempered < cutoff[..., None]
+  probs = jax.nn.softmax(jnp.where(below, _FILTERED, tempered))
   one_hot = jax.nn.one_hot(jnp.argmax(logits, -1), logits.shape[-1])
-  return jnp.where(method.greedy.reshape(rows), one_hot, jax.nn.softmax(scaled))
+  greedy = method.greedy.reshape((-1,) + (1,) * (logits.ndim - 1))
+  return jnp.where(greedy, one_hot, probs)
 
 
 def draw(keys: jax.Array, probs: jax.Array) -> jax.Array:

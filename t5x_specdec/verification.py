@@ -87,62 +87,65 @@ def verify(
     The verdict, the tokens it emits int32[rows, gamma + 1] (those past
     `accepted` + 1 are meaningless) and their scores, float32 of that shape.
   """
-
-  def emit(verdict):
-    padded = jnp.pad(proposal.tokens, ((0, 0), (0, 1)))
-    column = jnp.arange(padded.shape[1])
-    return jnp.where(
-        column == verdict.accepted[:, None],
-        verdict.next_token[:, None],
-        padded,
-    )
+  drafts, lengths = proposal.tokens, proposal.lengths
+  all_greedy = jnp.all(method.greedy)
 
   def judge_greedily():
     if lenience < 1:
-      return acceptance.accept_near_best(
-          logits, proposal.tokens, proposal.lengths, lenience
-      )
-    best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return acceptance.accept_greedy(best, proposal.tokens, proposal.lengths)
+      verdict = acceptance.accept_near_best(logits, drafts, lengths, lenience)
+    else:
+      best = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+      verdict = acceptance.accept_greedy(best, drafts, lengths)
+    certain = jax.nn.one_hot(verdict.next_token, logits.shape[-1])
+    return acceptance.Judgement(verdict.accepted, certain, verdict.overlap)
 
   def greedy():
-    verdict = judge_greedily()
-    tokens = emit(verdict)
+    judgement = judge_greedily()
     # The argmax has probability 1 under its own law, so T5X reports 0.0.
-    if rescale_log_probs:
-      return verdict, tokens, jnp.zeros(tokens.shape, jnp.float32)
-    return verdict, tokens, _log_probs(logits, tokens, None)
+    return judgement, (jnp.ones(drafts.shape), judgement.rest)
 
   def sampled():
     p = sampling.law(logits, method)
     lenient = {'lenience': lenience} if lenience < 1 else {}
-    verdict = acceptance.RULES[rule](
-        p,
-        proposal.q,
-        proposal.tokens,
-        proposal.lengths,
-        accept_keys,
-        next_keys,
-        **lenient,
+    judgement = acceptance.JUDGES[rule](
+        p, proposal.q, drafts, lengths, accept_keys, **lenient
     )
     if lenient:
       # Greedy rows among others are lenient by their own rule.
-      verdict = jax.tree.map(
+      judgement = jax.tree.map(
           lambda near, drawn: jnp.where(
               method.greedy.reshape((-1,) + (1,) * (near.ndim - 1)),
               near,
               drawn,
           ),
           judge_greedily(),
-          verdict,
+          judgement,
       )
-    tokens = emit(verdict)
-    scores = _log_probs(logits, tokens, p if rescale_log_probs else None)
-    if lenient and rescale_log_probs:
-      scores = jnp.where(method.greedy[:, None], 0.0, scores)
-    return verdict, tokens, scores
+    at_drafts = acceptance.at_drafts(p, drafts)
+    return judgement, (at_drafts, acceptance.at_next(p, judgement.accepted))
 
-  return lax.cond(jnp.all(method.greedy), greedy, sampled)
+  judgement, (at_drafts, p_next) = lax.cond(all_greedy, greedy, sampled)
+  # Drawn by itself: noise takes room, and by now the laws have left theirs.
+  verdict = lax.cond(
+      all_greedy, judgement.conclude_surely, judgement.conclude, next_keys
+  )
+
+  def emit(at_drafts, at_next):
+    column = jnp.arange(drafts.shape[1] + 1)
+    padded = jnp.pad(at_drafts, ((0, 0), (0, 1)))
+    return jnp.where(
+        column == verdict.accepted[:, None], at_next[:, None], padded
+    )
+
+  tokens = emit(drafts, verdict.next_token)
+  if not rescale_log_probs:
+    return verdict, tokens, _log_probs(logits, tokens)
+  next_token = verdict.next_token[:, None]
+  at_next = jnp.take_along_axis(p_next, next_token, axis=1)[:, 0]
+  scores = jnp.log(emit(at_drafts, at_next))
+  if lenience < 1:
+    scores = jnp.where(method.greedy[:, None], 0.0, scores)
+  return verdict, tokens, scores
 
 
 def chances(
@@ -175,12 +178,7 @@ def chances(
   return p, jnp.where(method.greedy[:, None], certain, q)
 
 
-def _log_probs(
-    logits: jax.Array, tokens: jax.Array, p: jax.Array | None
-) -> jax.Array:
-  """Log-probabilities float32[rows, block] of tokens under p, or the logits."""
-  if p is not None:
-    chosen = jnp.take_along_axis(p, tokens[..., None], axis=-1)[..., 0]
-    return jnp.log(chosen)
+def _log_probs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
+  """Log-probabilities float32[rows, block] of tokens under the logits."""
   chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
   return chosen - jax.nn.logsumexp(logits, axis=-1)

@@ -58,22 +58,22 @@ def plant_residual_from_p(monkeypatch):
 
 
 def plant_q_of_another_token(monkeypatch):
-  at_drafts = acceptance._at_drafts
+  at_drafts = acceptance.at_drafts
 
   def wrong(law, drafts):
     is_q = law.shape[1] == drafts.shape[1]
     return at_drafts(jnp.roll(law, 1, axis=-1) if is_q else law, drafts)
 
-  monkeypatch.setattr(acceptance, '_at_drafts', wrong)
+  monkeypatch.setattr(acceptance, 'at_drafts', wrong)
 
 
 def plant_bonus_from_the_position_before(monkeypatch):
-  conclude = acceptance._conclude
+  judgement = acceptance._judgement
 
   def wrong(p, *args):
-    return conclude(p.at[:, -1].set(p[:, -2]), *args)
+    return judgement(p.at[:, -1].set(p[:, -2]), *args)
 
-  monkeypatch.setattr(acceptance, '_conclude', wrong)
+  monkeypatch.setattr(acceptance, '_judgement', wrong)
 
 
 @dataclasses.dataclass(frozen=True)

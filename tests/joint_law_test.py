@@ -234,12 +234,12 @@ def plant_first_failure(monkeypatch):
 
 
 def plant_residual_of_the_other_rule(monkeypatch):
-  conclude = acceptance._conclude
+  judgement = acceptance._judgement
 
-  def unscaled(p, q, accepted, scale, keys):
-    return conclude(p, q, accepted, jnp.ones_like(scale), keys)
+  def unscaled(p, q, usable, accepted, scale):
+    return judgement(p, q, usable, accepted, jnp.ones_like(scale))
 
-  monkeypatch.setattr(acceptance, '_conclude', unscaled)
+  monkeypatch.setattr(acceptance, '_judgement', unscaled)
 
 
 def plant_ratios_above_one(monkeypatch):

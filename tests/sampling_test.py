@@ -54,6 +54,14 @@ def test_ties_at_a_cutoff_are_all_kept():
   np.testing.assert_array_equal(kept[0], [1, 1, 1, 1, 0, 0])
 
 
+@pytest.mark.parametrize('filters', [{'topk': 1}, {'topk': 3}, {'topp': 0.5}])
+@pytest.mark.parametrize('sign', [1, -1])
+def test_filters_do_not_hide_nan(filters, sign):
+  """Whatever its sign, which x86 sets in what it makes of inf - inf."""
+  logits = jnp.array([[2.0, np.copysign(np.nan, sign), 1.0, 0.0]])
+  assert np.all(np.isnan(law(logits, method(**filters))))
+
+
 def test_greedy_ties_break_to_the_lowest_id():
   logits = jnp.array([[0.0, 3.0, 3.0, 1.0]])
   np.testing.assert_array_equal(law(logits, method(0.0)), [[0, 1, 0, 0]])
