@@ -199,7 +199,7 @@ SCRIPT_DRAFTS['chain'] = chain(LOOKUP, SCRIPT_DRAFTS['model'])
 
 
 @pytest.mark.parametrize(
-    'policy', some_slow(['adaptive'], ['fixed_3', 'adaptive', 'contrary'])
+    'policy', some_slow(['adaptive'], ['adaptive', 'contrary'])
 )
 @pytest.mark.parametrize('draft', SCRIPT_DRAFTS)
 def test_greedy_texts_lengths_and_progress(draft, policy):

@@ -23,7 +23,7 @@ from t5x_specdec import theory
 from t5x_specdec import validation
 from t5x_specdec.testing import toys
 
-LENIENCES = (0.5, 0.3, 0.1)
+LENIENCES = (0.5, 0.1)
 P = np.array([0.45, 0.30, 0.15, 0.07, 0.03])
 Q = np.array([0.10, 0.05, 0.25, 0.20, 0.40])
 
@@ -117,7 +117,7 @@ def contexts(tokens):
   return text[:, :-2], text[:, 1:-1], text[:, 2:]
 
 
-@pytest.mark.parametrize('lenience', some_slow([0.3], LENIENCES))
+@pytest.mark.parametrize('lenience', some_slow([0.5], LENIENCES))
 def test_every_token_of_a_text_is_bounded(lenience):
   """Given the text before it, also behind other lenient ones."""
   law = toys.exact_law(laws.toy_tables(9)[0][0], 1.0)
@@ -148,7 +148,7 @@ def test_alpha_is_as_in_table_5():
   assert np.all(np.diff(alphas) > 0.02)
 
 
-@pytest.mark.parametrize('lenience', some_slow([0.3], LENIENCES))
+@pytest.mark.parametrize('lenience', some_slow([0.5], LENIENCES))
 def test_alpha_of_one_context(lenience):
   """Where every context has one law, alpha is that sum(min(p / l, q))."""
   vocab = len(P)
@@ -177,7 +177,7 @@ def test_alpha_of_one_context(lenience):
   assert abs(summary['alpha_empirical'] - alpha) <= 5 * error + 1e-6
 
 
-@pytest.mark.parametrize('lenience', some_slow([0.3], LENIENCES))
+@pytest.mark.parametrize('lenience', some_slow([0.5], LENIENCES))
 def test_greedy_texts_are_near_the_best(lenience):
   law = toys.exact_law(laws.toy_tables(9)[0][0], 1.0)
   # At temperature 0 all rows of one input are one; inputs differ by prompt.

@@ -28,15 +28,12 @@ _SETTINGS = {
 }
 
 
-def decode(
-    rows, setting, rule='block', place=None, gamma: int | Adaptive = 3
-):
+def decode(rows, setting, place=None, gamma: int | Adaptive = 3):
   """Decodes some of eight rows, each under its own key.
 
   Args:
     rows: int[n], which.
     setting: a key of `_SETTINGS`.
-    rule: of verification.
     place: puts arrays of [n, ...] onto devices, None leaves them to JAX.
     gamma: a number or a policy.
 
@@ -55,7 +52,6 @@ def decode(
       max_decode_len=10,
       gamma=gamma,
       row_keys=place(keys[rows]),
-      verification=rule,
       **_SETTINGS[setting],
   )
   return np.asarray(result.tokens[:, 0])
@@ -82,19 +78,16 @@ def texts_on_devices() -> dict[str, dict[str, list[list[int]]]]:
   }
 
 
-@pytest.mark.parametrize(
-    'rule', helpers.some_slow(['block'], ['token', 'block'])
-)
-def test_batch_composition_and_order(rule):
+def test_batch_composition_and_order():
   everything = np.arange(_ROWS)
   for setting in _SETTINGS:
-    texts = decode(everything, setting, rule)
+    texts = decode(everything, setting)
     assert len(np.unique(texts, axis=0)) > 1
     order = np.array([6, 1, 7, 0, 3, 2, 5, 4])
-    np.testing.assert_array_equal(decode(order, setting, rule), texts[order])
+    np.testing.assert_array_equal(decode(order, setting), texts[order])
     for some in ([4, 2, 7], [0, 0, 0], [1, 1, 5]):
       np.testing.assert_array_equal(
-          decode(np.array(some), setting, rule), texts[some]
+          decode(np.array(some), setting), texts[some]
       )
 
 
