@@ -232,6 +232,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.slow
 def test_nothing_else_is_written_and_nothing_unpickled(folder, tmp_path):
   """Not by Python, as it tells itself, nor by any library, in the usual places.
   """

@@ -121,6 +121,7 @@ def decode_t5(target, draft, temperature):
   return jax.tree.map(np.asarray, result)
 
 
+@pytest.mark.slow
 def test_a_draft_that_overflows_in_float16_changes_no_text():
   """Beside a fully masked input, which is decoded like any other."""
   right = decode_t5(t5('float32'), t5('float16'), 0.0)
@@ -133,6 +134,7 @@ def test_a_draft_that_overflows_in_float16_changes_no_text():
   np.testing.assert_array_equal(wrong.stats.accepted, 0)
 
 
+@pytest.mark.slow
 def test_a_target_that_overflows_in_float16_says_so():
   for gain, failing in ((1.0, False), (1e6, True)):
     result = decode_t5(t5('float16', gain), t5('float16'), 1.0)

@@ -26,6 +26,7 @@ def scripts(monkeypatch):
   monkeypatch.syspath_prepend(ROOT / 'scripts')
 
 
+@pytest.mark.slow
 def test_stock_steps_compute_what_our_blocks_do():
   """Its caches, bias and cross-attention lie otherwise; the law is one."""
   config = helpers.CONFIGS['t5_1_1']

@@ -82,6 +82,7 @@ def test_costs_are_medians_over_a_plain_step(monkeypatch):
   assert found.memory_bytes == {'target': 4 * count, 'draft': 4 * count}
 
 
+@pytest.mark.slow
 def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
   """Through the command line; its times are real, and not tested."""
   path = str(tmp_path / 'c.json')

@@ -89,6 +89,7 @@ def test_same_key_same_text_new_key_new_text():
   np.testing.assert_array_equal(decode(0, 0.0).tokens, decode(1, 0.0).tokens)
 
 
+@pytest.mark.slow
 def test_row_keys_make_rows_independent_of_their_batch():
   config = helpers.CONFIGS['t5_1_1']
   params = helpers.random_params(config, 1)

@@ -167,6 +167,7 @@ def test_draws_are_random_and_repeatable():
   assert demo.held_out(5, 0) != demo.held_out(5, 1)
 
 
+@pytest.mark.slow
 def test_the_pair_knows_its_task():
   """Teacher-forced on held-out text, both models beat chance by far."""
   pair = read_demo_pair()

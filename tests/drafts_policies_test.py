@@ -86,8 +86,12 @@ CASES = [
 ]
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
-# Each draft once a day, under one policy after the other.
-DAILY = [CASES[3 * i + i % 3] for i in range(len(DRAFTS))]
+# One draft that is a model, one that counts and one that copies every day.
+DAILY = [
+    ('model', 'fixed_3', 'block'),
+    ('ngram', 'adaptive', 'token'),
+    ('lookup', 'adaptive', 'token'),
+]
 each_case = pytest.mark.parametrize(
     'draft, policy, rule', some_slow(DAILY, CASES)
 )
@@ -307,11 +311,10 @@ class InTurn:
     return state + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('temperature', [0.0, 1.0])
-@pytest.mark.parametrize('policy', some_slow([InTurn()], [Fixed(3), InTurn()]))
-@pytest.mark.parametrize(
-    'first', some_slow([Sometimes()], [None, Sometimes()])
-)
+@pytest.mark.parametrize('policy', [Fixed(3), InTurn()])
+@pytest.mark.parametrize('first', [None, Sometimes()])
 def test_a_model_that_sat_out_has_read_all_it_missed(
     first, policy, temperature
 ):
@@ -349,6 +352,7 @@ def test_a_model_that_sat_out_has_read_all_it_missed(
   assert stood > 20 and errors > 5
 
 
+@pytest.mark.slow
 def test_a_constant_policy_is_a_number():
   """The same samples, and at 0 those of plain decoding."""
   options = {'temperature': 1.0, 'topk': 0, 'max_decode_len': LENGTH}

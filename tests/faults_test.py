@@ -403,6 +403,7 @@ def test_options_that_edit_logits_are_refused(option):
     )
 
 
+@pytest.mark.slow
 def test_a_drafts_encoder_decides_what_it_drafts():
   """And not what comes out: a draft that differs in its encoder alone."""
   config = helpers.CONFIGS['t5_1_1']
@@ -483,6 +484,7 @@ def test_vocabularies_of_any_two_sizes(sizes, target, draft):
     )
 
 
+@pytest.mark.slow
 @examples(max_examples=40)
 @given(
     seed=seeds,

@@ -82,6 +82,7 @@ def gain(alphas, c):
   return best / (rounds @ (1 + c * np.arange(len(rounds)))) - 1, rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('c', some_slow([0.2], [0.05, 0.2]))
 def test_adaptive_gamma_against_the_best_fixed_one(c):
   """Little is lost where acceptance stays, and much gained where it changes."""

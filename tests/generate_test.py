@@ -197,6 +197,7 @@ def test_json_summary_is_the_last_line_and_adds_up(folder, capsys, tmp_path):
   )
 
 
+@pytest.mark.slow
 def test_json_without_output_carries_the_predictions(folder, capsys):
   _, out, _ = run(
       capsys, folder, json=True, temperature=1.0, num_decodes=2, seed=3
@@ -393,6 +394,7 @@ def test_a_refused_run_leaves_the_output_as_it_was(folder, capsys, tmp_path):
   assert same.read_text() == 'the quick brown fox'
 
 
+@pytest.mark.slow
 def test_decoder_only_prompts_do_not_lend_their_room(tmp_path, folder, capsys):
   """Each line generates at most max_decode_len tokens, whoever shares it."""
   config = dataclasses.replace(_config(), num_encoder_layers=0)
@@ -411,6 +413,7 @@ def test_decoder_only_prompts_do_not_lend_their_room(tmp_path, folder, capsys):
     assert record['aux']['emitted'] <= 5
 
 
+@pytest.mark.slow
 def test_a_draft_larger_than_its_target_is_warned_of(
     tmp_path, folder, capsys
 ):

@@ -177,7 +177,8 @@ def test_alpha_of_one_context(lenience):
   assert abs(summary['alpha_empirical'] - alpha) <= 5 * error + 1e-6
 
 
-@pytest.mark.parametrize('lenience', some_slow([0.5], LENIENCES))
+@pytest.mark.slow
+@pytest.mark.parametrize('lenience', LENIENCES)
 def test_greedy_texts_are_near_the_best(lenience):
   law = toys.exact_law(laws.toy_tables(9)[0][0], 1.0)
   # At temperature 0 all rows of one input are one; inputs differ by prompt.
@@ -216,6 +217,7 @@ def test_greedy_rows_among_others_follow_their_own_rule():
     np.testing.assert_array_equal(ours[::2], theirs[::2])
 
 
+@pytest.mark.slow
 def test_one_is_exact_and_says_so():
   plain = t5x_specdec.speculative_decode
   decoder = toys.TableDecoder(laws.VOCAB)

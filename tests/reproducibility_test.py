@@ -115,6 +115,7 @@ def test_process_restart_and_eight_devices():
     assert found[setting]['eight'] == texts
 
 
+@pytest.mark.slow
 def test_an_adaptive_gamma_repeats_itself_and_keeps_greedy_texts():
   """In one batch it is deterministic; at temperature 0 it shows nowhere."""
   policy = Adaptive(gammas=(1, 4), c=0.1)

@@ -101,6 +101,7 @@ def test_draw_follows_the_law_and_never_leaves_it():
   np.testing.assert_allclose(frequencies, probs, atol=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.optimized  # 200 million draws
 def test_near_flat_law_in_merged_bins():
   """float32 noise is fine enough for thousands of ids alike (B13)."""

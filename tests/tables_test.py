@@ -281,6 +281,7 @@ def law(logits, temperature):
   return weights / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('temperature', [0.0, 1.0, 0.5])
 def test_alphas_along_a_text_by_definition(temperature):
   """Every draft and lenience, position by position, where the text counts."""
@@ -328,6 +329,7 @@ def test_alphas_along_a_text_by_definition(temperature):
   assert 0 < found['model'][2, 0] < 6 or temperature == 0
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_the_target_always_stands():
   """Texts from nothing, and at temperature 0 after openings, are counted."""
   folder = small_pair(texts=['Datei'])

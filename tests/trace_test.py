@@ -103,6 +103,7 @@ def test_chances_are_those_of_the_laws_that_are_sampled():
   assert len({q for row, _, q in seen if row == 1}) > 4
 
 
+@pytest.mark.slow
 def test_trace_changes_nothing_else():
   target = np.random.default_rng(0).integers(2, 17, [3, 12])
   draft = np.where(np.arange(12) % 3 == 2, 5, target)

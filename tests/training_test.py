@@ -17,6 +17,7 @@ from t5x_specdec.network import T5
 _SCRIPTS = pathlib.Path(t5x_specdec.__file__).parents[1] / 'scripts'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['t5_1_0', 'decoder_only'])
 def test_logits_and_gradients_are_the_networks(name, monkeypatch):
   """Once operands are not rounded to bfloat16; tied logits or not."""

@@ -38,6 +38,7 @@ def per_row(result, numerator, denominator):
   return ratio, error
 
 
+@pytest.mark.slow
 def test_block_takes_fewer_calls():
   token, block = decode('token'), decode('block')
   (slow, error), (fast, other) = (
