@@ -13,8 +13,7 @@ were drawn from. Two rules:
   average.
 
 They leave the next token to be drawn by itself, when p and q have left their
-room; `accept_tokens` and `accept_block` do both. At temperature 0 the two rules
-are one, `accept_greedy`.
+room. At temperature 0 the two are one, `accept_greedy`.
 
 Under lenience (Appendix A.5) the output's law is NOT the target's any more:
 `judge_tokens` with `lenience` below 1, `accept_near_best` at temperature 0.
@@ -22,7 +21,6 @@ Under lenience (Appendix A.5) the output's law is NOT the target's any more:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import math
 
 from flax import struct
@@ -343,19 +341,4 @@ def joint_ratios(px: jax.Array, qx: jax.Array) -> jax.Array:
 
 
 # By the name that `speculative_decode` knows them by.
-JUDGES = {'token': judge_tokens, 'block': judge_block}
-
-
-def _in_one(judge: Callable[..., Judgement]) -> Callable[..., Verdict]:
-  """A rule that draws, too: `next_keys`, key[rows], follow `accept_keys`."""
-
-  def accept(p, q, drafts, lengths, accept_keys, next_keys, *lenience):
-    judgement = judge(p, q, drafts, lengths, accept_keys, *lenience)
-    return judgement.conclude(next_keys)
-
-  return accept
-
-
-accept_tokens = _in_one(judge_tokens)
-accept_block = _in_one(judge_block)
-RULES = {'token': accept_tokens, 'block': accept_block}
+RULES = {'token': judge_tokens, 'block': judge_block}

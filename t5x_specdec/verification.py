@@ -107,7 +107,7 @@ def verify(
   def sampled():
     p = sampling.law(logits, method)
     lenient = {'lenience': lenience} if lenience < 1 else {}
-    judgement = acceptance.JUDGES[rule](
+    judgement = acceptance.RULES[rule](
         p, proposal.q, drafts, lengths, accept_keys, **lenient
     )
     if lenient:
@@ -130,11 +130,11 @@ def verify(
       all_greedy, judgement.conclude_surely, judgement.conclude, next_keys
   )
 
-  def emit(at_drafts, at_next):
+  def emit(of_drafts, of_next):
     column = jnp.arange(drafts.shape[1] + 1)
-    padded = jnp.pad(at_drafts, ((0, 0), (0, 1)))
+    padded = jnp.pad(of_drafts, ((0, 0), (0, 1)))
     return jnp.where(
-        column == verdict.accepted[:, None], at_next[:, None], padded
+        column == verdict.accepted[:, None], of_next[:, None], padded
     )
 
   tokens = emit(drafts, verdict.next_token)

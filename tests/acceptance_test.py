@@ -22,9 +22,10 @@ def accept(rule, p, q, drafts, lengths=None, seed=0):
   """Accepts with fresh keys; lengths default to all drafts."""
   rows, gamma = drafts.shape
   lengths = jnp.full([rows], gamma) if lengths is None else lengths
-  return acceptance.RULES[rule](
-      p, q, drafts, lengths, keys(rows, 2 * seed), keys(rows, 2 * seed + 1)
+  judgement = acceptance.RULES[rule](
+      p, q, drafts, lengths, keys(rows, 2 * seed)
   )
+  return judgement.conclude(keys(rows, 2 * seed + 1))
 
 
 def normalized(rng, *shape):

@@ -193,9 +193,8 @@ def test_a_batch_of_one_row_stands_where_it_is_told():
 
 @functools.partial(jax.jit, static_argnames='rule')
 def judge(p, q, drafts, lengths, keys, *, rule):
-  return acceptance.RULES[rule](
-      p, q, drafts, lengths, keys, sampling.fold_rows(keys, 1)
-  )
+  judgement = acceptance.RULES[rule](p, q, drafts, lengths, keys)
+  return judgement.conclude(sampling.fold_rows(keys, 1))
 
 
 @pytest.mark.parametrize('rule', acceptance.RULES)

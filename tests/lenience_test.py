@@ -52,15 +52,15 @@ def test_no_token_exceeds_p_over_l(vocab, seed, lenience):
 def first_tokens(lenience, rows=100_000):
   """Tokens after one draft from Q each, and the verdicts."""
   drafts = np.random.default_rng(0).choice(len(Q), p=Q, size=[rows, 1])
-  verdict = acceptance.accept_tokens(
+  judgement = acceptance.judge_tokens(
       jnp.broadcast_to(jnp.float32(P), [rows, 2, len(P)]),
       jnp.broadcast_to(jnp.float32(Q), [rows, 1, len(Q)]),
       jnp.asarray(drafts),
       jnp.ones([rows], jnp.int32),
       sampling.row_keys(jax.random.key(1), rows),
-      sampling.row_keys(jax.random.key(2), rows),
       lenience,
   )
+  verdict = judgement.conclude(sampling.row_keys(jax.random.key(2), rows))
   accepted = np.asarray(verdict.accepted)
   tokens = np.where(accepted == 1, drafts[:, 0], verdict.next_token)
   return tokens, accepted, np.asarray(verdict.overlap)

@@ -58,15 +58,14 @@ def test_the_papers_check_value():
 def test_the_check_value_by_simulation(rule, want):
   rows, gamma = 400_000, 2
   drafts = np.random.default_rng(0).choice(2, p=Q, size=[rows, gamma])
-  verdict = acceptance.RULES[rule](
+  judgement = acceptance.RULES[rule](
       jnp.broadcast_to(jnp.float32(P), [rows, gamma + 1, 2]),
       jnp.broadcast_to(jnp.float32(Q), [rows, gamma, 2]),
       jnp.asarray(drafts),
       jnp.full([rows], gamma),
       sampling.row_keys(jax.random.key(1), rows),
-      sampling.row_keys(jax.random.key(2), rows),
   )
-  accepted = np.asarray(verdict.accepted)
+  accepted = np.asarray(judgement.accepted)
   error = accepted.std() / rows**0.5
   assert abs(accepted.mean() - want) < 4 * error
   # And what the two tell apart is many errors wide.
