@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
   )
   parser.add_argument('--gamma', default='1,2,3,4,5,6,7,8')
   parser.add_argument('--output_len', default='512')
-  parser.add_argument('--repeats', default='3')
+  parser.add_argument(
+      '--repeats', default='3', help='of what is held against the plan'
+  )
   parser.add_argument('--seed', default='0')
   parser.add_argument('--tolerance', type=float, default=0.1)
   parser.add_argument('--output', help='where the rows so far go as JSON')
@@ -104,8 +106,7 @@ def main(args: argparse.Namespace) -> int:
   for target, draft in pairs:
     common = [
         '--target', target, '--draft', draft, '--gamma', args.gamma,
-        '--output_len', args.output_len, '--repeats', args.repeats,
-        '--seed', args.seed,
+        '--output_len', args.output_len, '--seed', args.seed,
     ]
     with tempfile.TemporaryDirectory() as folder:
       path = str(pathlib.Path(folder) / 'calibration.json')
@@ -113,8 +114,9 @@ def main(args: argparse.Namespace) -> int:
       calibration = calibrations.read(path)
     for alpha in args.alpha:
       measured = run(
-          'bench', *common, '--alpha', str(alpha), '--no_t5x', '--no_hf'
-      )
+          'bench', *common, '--repeats', args.repeats, '--alpha', str(alpha),
+          '--no_t5x', '--no_hf',
+      )  # fmt: skip
       for row in compare(calibration, alpha, measured):
         rows.append(row)
         expected, had = row['tokens']
