@@ -46,6 +46,7 @@ def one_line(err: str) -> str:
 SAMPLED = {'temperature': 1.0, 'num_decodes': 2, 'seed': 3}
 
 
+@pytest.mark.slow
 def test_a_run_cut_anywhere_continues_to_the_same_file(
     folder, capsys, tmp_path
 ):

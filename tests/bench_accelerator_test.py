@@ -65,7 +65,11 @@ def module(name):
 
 
 def run(monkeypatch, capsys, *flags):
-  argv = ['bench_accelerator', '--size=tiny', '--json', '--inputs=8', *flags]
+  """Of one shape, whose compilations the tests share."""
+  argv = [
+      *('bench_accelerator', '--size=tiny', '--json', '--cells=2:2'),
+      *('--inputs=8', '--outputs=16', *flags),
+  ]
   monkeypatch.setattr(sys, 'argv', argv)
   bench = importlib.import_module('bench_accelerator')
   status = bench.main(bench._parser().parse_args())
@@ -75,8 +79,7 @@ def run(monkeypatch, capsys, *flags):
 @pytest.mark.slow
 def test_rows_are_consistent(monkeypatch, capsys):
   status, result = run(
-      monkeypatch, capsys,
-      '--cells=2:2', '--outputs=16', '--repeats=1', '--alpha', '.5', '.9',
+      monkeypatch, capsys, '--repeats=1', '--alpha', '.5', '.9'
   )
   assert status == 0 and result['wrong'] == [] and result['skipped'] == []
   rows = {(row['kind'], row['alpha']): row for row in result['rows']}
@@ -106,10 +109,7 @@ def test_a_text_that_was_not_planted_is_found(monkeypatch, capsys):
   monkeypatch.setattr(
       weights, 'with_successor', lambda params, s: plant(params, np.roll(s, 1))
   )
-  status, result = run(
-      monkeypatch, capsys,
-      '--cells=1:2', '--outputs=8', '--repeats=1', '--alpha', '.5',
-  )
+  status, result = run(monkeypatch, capsys, '--repeats=1', '--alpha', '.5')
   assert status == 1
   assert 'not the text that was planted' in result['wrong'][0]
 
@@ -118,9 +118,7 @@ def test_a_text_that_was_not_planted_is_found(monkeypatch, capsys):
 def test_lowering_runs_nothing(monkeypatch, capsys):
   script = importlib.import_module('bench_accelerator')
   monkeypatch.setattr(script, 'Sitting', None)
-  status, result = run(
-      monkeypatch, capsys, '--cells=1:2', '--lower_only'
-  )
+  status, result = run(monkeypatch, capsys, '--lower_only')
   assert status == 0 and result['ran'] is False and 'rows' not in result
   assert [p['kind'] for p in result['programs']] == [
       'stock', 'alone', 'speculative'

@@ -160,6 +160,7 @@ def test_a_sample_of_the_demo_pair():
       assert found.text_len == pytest.approx(total['emitted'] / 3)
 
 
+@pytest.mark.slow
 def test_a_draft_that_says_nothing_has_alpha_0(monkeypatch):
   """Lookup, where no text repeats anything."""
   plain = t5x_specdec.speculative_decode

@@ -205,7 +205,7 @@ SCRIPT_DRAFTS['chain'] = chain(LOOKUP, SCRIPT_DRAFTS['model'])
 @pytest.mark.parametrize(
     'policy', some_slow(['adaptive'], ['adaptive', 'contrary'])
 )
-@pytest.mark.parametrize('draft', SCRIPT_DRAFTS)
+@pytest.mark.parametrize('draft', some_slow(['chain'], SCRIPT_DRAFTS))
 def test_greedy_texts_lengths_and_progress(draft, policy):
   """EOS at every place; prompts, also with gaps, and lengths of each row."""
   target, _ = scripts()

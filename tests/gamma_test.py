@@ -96,6 +96,7 @@ def test_adaptive_gamma_against_the_best_fixed_one(c):
   assert rounds[0] > rounds[2:].sum()
 
 
+@pytest.mark.slow
 def test_drafts_come_back():
   """From gamma 0, where nothing is judged, without being told."""
   right = np.arange(LENGTH) > LENGTH // 2

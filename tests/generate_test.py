@@ -135,8 +135,11 @@ def table(folder):
   return path
 
 
-@pytest.mark.parametrize('temperature', [0.0, 1.0])
-@pytest.mark.parametrize('kind', ['unigram', 'bigram', 'ngram', 'lookup'])
+@pytest.mark.parametrize('temperature', helpers.some_slow([0.0], [0.0, 1.0]))
+@pytest.mark.parametrize(
+    'kind',
+    helpers.some_slow(['bigram'], ['unigram', 'bigram', 'ngram', 'lookup']),
+)
 def test_drafts_without_a_model(kind, temperature, folder, table, capsys):
   given = {} if kind == 'lookup' else {'draft_table': table}
   status, out, _ = run(
@@ -280,6 +283,7 @@ def test_traced_lines_hold_their_rounds_and_make_a_report(
   assert tokens == shown['summary']['emitted'] / shown['summary']['rounds']
 
 
+@pytest.mark.slow
 def test_standard_input_and_truncation(folder, capsys, monkeypatch):
   monkeypatch.setattr(
       'builtins.open', _stdin(b'the quick brown fox jumps\nshort', open)

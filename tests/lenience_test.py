@@ -211,6 +211,7 @@ def test_a_near_best_draft_stands_down_to_its_bound():
   np.testing.assert_array_equal(verdict.accepted, 0)
 
 
+@pytest.mark.slow
 def test_greedy_rows_among_others_follow_their_own_rule():
   mixed, greedy = decode(0.3, 'mixed', 64), decode(0.3, 0.0, 64)
   for ours, theirs in zip(jax.tree.leaves(mixed), jax.tree.leaves(greedy)):

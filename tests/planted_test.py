@@ -35,6 +35,7 @@ DRAFT = T5Config(
 LENGTH = 120
 
 
+@pytest.mark.slow
 def test_rounds_and_accepted_counts_at_alpha_three_quarters():
   gamma = 4
   pair = planted.planted_pair(TARGET, DRAFT, alpha=0.75, seed=3)

@@ -7,6 +7,7 @@ import re
 import helpers
 import jax
 import numpy as np
+import pytest
 
 import t5x_specdec
 
@@ -30,6 +31,7 @@ def decode(target, draft):
   ).tokens
 
 
+@pytest.mark.slow
 def test_compiled_operations_and_profiles_name_their_phase(tmp_path):
   pair = [helpers.random_params(CONFIG, seed) for seed in (1, 2)]
   compiled = jax.jit(decode).lower(*pair).compile()

@@ -78,6 +78,7 @@ def texts_on_devices() -> dict[str, dict[str, list[list[int]]]]:
   }
 
 
+@pytest.mark.slow
 def test_batch_composition_and_order():
   everything = np.arange(_ROWS)
   for setting in _SETTINGS:

@@ -67,6 +67,7 @@ def test_rounds_over_a_prompt_with_gaps():
   ]
 
 
+@pytest.mark.slow
 def test_chances_are_those_of_the_laws_that_are_sampled():
   rng = np.random.default_rng(0)
   tables = rng.normal(size=[2, 2, 7, 7, 7]).astype(np.float32)

@@ -47,6 +47,7 @@ def test_block_takes_fewer_calls():
   assert fast - slow > 5 * np.hypot(error, other)
 
 
+@pytest.mark.slow
 def test_alpha_is_the_same_by_either_rule():
   """Corollary 3.6's mean of sum(min(p, q)); what was accepted is not."""
   token, block = decode('token'), decode('block')
