@@ -188,6 +188,7 @@ class TestFullDisk:
     assert status == 2 and not out
     assert "No space left on device: '/dev/full'" in one_line(err)
 
+  @pytest.mark.slow
   def test_standard_output(self, folder):
     """Of a real process, which must not fail once more at its end."""
     table = folder / 'counted.npz'

@@ -51,6 +51,7 @@ def fake(clock, seconds):
   return make
 
 
+@pytest.mark.slow
 def test_costs_are_medians_over_a_plain_step(monkeypatch):
   clock = [0.0]
   monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])

@@ -86,10 +86,9 @@ CASES = [
 ]
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
-# One draft that is a model, one that counts and one that copies every day.
+# One draft that is a model and one that copies every day.
 DAILY = [
     ('model', 'fixed_3', 'block'),
-    ('ngram', 'adaptive', 'token'),
     ('lookup', 'adaptive', 'token'),
 ]
 each_case = pytest.mark.parametrize(

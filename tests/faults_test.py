@@ -232,9 +232,9 @@ def test_a_rows_verdict_is_its_own(rule, seed):
 
 
 @pytest.mark.parametrize(
-    'dtype', ['float32', pytest.param('bfloat16', marks=pytest.mark.slow)]
+    'dtype', helpers.some_slow(['float32'], ['float32', 'bfloat16'])
 )
-@pytest.mark.parametrize('topk', [0, 5])
+@pytest.mark.parametrize('topk', helpers.some_slow([5], [0, 5]))
 def test_a_target_that_drafts_for_itself(dtype, topk):
   """p is q up to rounding: all but all is accepted, nothing odd comes out."""
   config = dataclasses.replace(helpers.CONFIGS['t5_1_1'], dtype=dtype)

@@ -500,6 +500,7 @@ class TestVocabulary:
     assert words.pieces in ids
     assert words.decode(ids) == 'the <extra_id_0> dog <extra_id_99>'
 
+  @pytest.mark.slow
   def test_ids_are_those_of_seqio(self, words):
     seqio = pytest.importorskip('seqio')
     theirs = seqio.SentencePieceVocabulary(words.path, extra_ids=100)

@@ -72,7 +72,10 @@ def make_case(name, dtype='float32'):
   )
 
 
-@pytest.fixture(scope='module', params=_CONFIGS)
+@pytest.fixture(
+    scope='module',
+    params=helpers.some_slow(['t5_1_0', 'scalable_t5'], _CONFIGS),
+)
 def case(request):
   return make_case(request.param)
 
@@ -312,7 +315,9 @@ def test_stacked_layers_are_checked():
     decoder.check(shared, 'target')
 
 
-@pytest.mark.parametrize('stack', ['encoder', 'decoder'])
+@pytest.mark.parametrize(
+    'stack', helpers.some_slow(['decoder'], ['encoder', 'decoder'])
+)
 def test_every_layer_of_scalable_t5_has_its_own_bias(stack):
   """With one table in all layers it is T5, with any other it is not."""
   config = dataclasses.replace(
@@ -378,7 +383,7 @@ def test_config_of_a_foreign_tree_says_what_is_missing():
     config_reader.config_from_params({'params': {'dense': np.zeros([2, 2])}})
 
 
-@pytest.mark.parametrize('axis', [None, 1])
+@pytest.mark.parametrize('axis', helpers.some_slow([None], [None, 1]))
 def test_init_params_have_t5x_scales(axis):
   config = T5Config(
       vocab_size=300,

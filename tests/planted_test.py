@@ -78,6 +78,7 @@ def test_the_two_tables_differ_on_exactly_the_planted_fraction():
   assert len(set(pair.text(0, len(ids)))) == len(ids)
 
 
+@pytest.mark.slow
 def test_without_a_prompt_the_text_follows_the_start_token():
   pair = planted.planted_pair(TARGET, DRAFT, alpha=0.75, seed=3)
   result = t5x_specdec.autoregressive_decode(
