@@ -86,9 +86,10 @@ CASES = [
 ]
 # Greedy texts are compared one by one, below.
 METHODS = ('plain', 'cold_topk', 'topp')
-# One draft that is a model and one that copies every day.
+# One draft that is a model, one that counts and one that copies every day.
 DAILY = [
     ('model', 'fixed_3', 'block'),
+    ('ngram_argmax', 'adaptive', 'block'),
     ('lookup', 'adaptive', 'token'),
 ]
 each_case = pytest.mark.parametrize(
