@@ -267,7 +267,7 @@ def test_rows_of_a_batch_wait_for_the_slowest(monkeypatch):
       batch_size=3,
       repeats=1,
       ragged=True,
-      loops='greedy,topk',
+      loops='greedy,topk,token',
       xla_flags='--xla_cpu_enable_fast_math=false',
   )
   assert status == 0 and result['identical'] is True
@@ -298,7 +298,7 @@ def test_rows_of_a_batch_wait_for_the_slowest(monkeypatch):
   assert f'the slowest row alone {max(counts)};' in text
 
   loops = {loop['loop']: loop for loop in result['loops']}
-  assert list(loops) == ['greedy', 'topk']
+  assert list(loops) == ['greedy', 'topk', 'token']
   assert loops['greedy']['rounds'] == max(counts)
   assert loops['greedy']['tokens_per_target_call'] == (
       row['tokens_per_target_call']

@@ -218,10 +218,8 @@ def test_draft_cache_off_by_one_costs_no_exactness(monkeypatch):
 
 @pytest.mark.slow
 def test_toy_is_certified_from_the_command_line(capsys, monkeypatch):
-  """With fewer samples and runs; with all of them by hand."""
-  fewer = functools.partial(
-      trial.try_toy, decodes=200, runs=((1, 'token'), (3, 'block'))
-  )
+  """With a quarter of its samples; with all of them by hand."""
+  fewer = functools.partial(trial.try_toy, decodes=200)
   monkeypatch.setattr(trial, 'try_toy', fewer)
   status = main.main(['certify', '--target', 'toy', '--seed', '3', '--json'])
   out, err = capsys.readouterr()
@@ -254,12 +252,11 @@ def test_verdict_is_the_last_line_and_the_status(capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_demo_pair_is_certified():
-  """On few lines and with top-k; the whole trial is by hand."""
+  """On few lines; the whole trial is by hand."""
   arguments = ['certify', '--samples', '2', '--max_decode_len', '24']
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('t5x_specdec.cli.certify._DEMO_LINES', 16)
     patch.setattr(trial, 'try_toy', lambda seed: [])
-    patch.setattr(trial, 'SETTINGS', trial.SETTINGS[1:2])
     assert main.main(arguments) == 0
 
 
