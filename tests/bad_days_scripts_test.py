@@ -297,8 +297,8 @@ def test_rows_so_far_of_a_plan_that_is_interrupted(
 
   row = {
       'pair': 'a:b', 'alpha': 0.5, 'gamma': 1, 'tokens': (1.5, 1.5),
-      'predicted': 1.0, 'measured': 1.0, 'error': 0.0, 'costs_error': 0.0,
-      'whole_call_error': 0.0,
+      'predicted': (1.0, 1.0), 'measured': 1.0, 'error_by_equation': 0.0,
+      'error': 0.0, 'whole_call_error': 0.0,
   }
   monkeypatch.setattr(check_plan, 'run', run)
   monkeypatch.setattr(calibration, 'read', lambda path: None)

@@ -30,37 +30,47 @@ def planted(batch_size=1):
   )
 
 
-def fake(clock, seconds):
-  """A piece of `seconds(gamma)` a step by this clock, and more at times.
+def use_fakes(monkeypatch, slower):
+  """Puts fakes in place of `costs`' clock and pieces.
 
-  Its first run, which compiles, takes 100 s more, and its second is disturbed.
+  Of the target a step takes 1 s and each draft to judge 0.25 s; a draft takes
+  0.2 s, its model alone 0.1 s. All of it is `slower(run)` times as slow, `run`
+  counting the runs of all pieces. A piece's first run, which compiles, takes
+  100 s more, and the second of what depends on gamma is disturbed by 7 s.
   """
+  clock, runs = [0.0], [0]
 
-  def make(*args):
-    gamma = args[6] if len(args) > 6 else 0
-    run = [0]
+  def fake(seconds):
+    def make(*args):
+      gamma = args[6] if len(args) > 6 else 0
+      own = [0]
 
-    def loop():
-      disturbance = {0: 100.0, 1: 7.0}.get(run[0], 0.0)
-      run[0] += 1
-      steps = len(args[4])  # positions
-      clock[0] += steps * seconds(gamma) + disturbance
+      def loop():
+        passed = len(args[4]) * seconds(gamma)  # positions
+        passed *= slower(runs[0])
+        runs[0] += 1
+        passed += {0: 100.0, 1: 7.0 * (gamma > 0)}.get(own[0], 0.0)
+        own[0] += 1
+        clock[0] += passed
 
-    return loop
+      return loop
 
-  return make
+    return make
 
-
-@pytest.mark.slow
-def test_costs_are_medians_over_a_plain_step(monkeypatch):
-  clock = [0.0]
   monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])
   for name, seconds in (
       ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
       ('proposals', lambda gamma: 0.2 * gamma),
       ('blocks', lambda gamma: 0.1),
   ):
-    monkeypatch.setattr(pieces, name, fake(clock, seconds))
+    monkeypatch.setattr(pieces, name, fake(seconds))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('drift', [0.0, 0.5])
+def test_costs_are_medians_over_plain_steps_at_that_time(monkeypatch, drift):
+  """Also of a machine that gets slower and slower."""
+  use_fakes(monkeypatch, lambda run: 1 + drift * run)
   workload = planted()
   pair = calibrate.pair(workload)
   found = calibrate.calibrate(
@@ -75,7 +85,8 @@ def test_costs_are_medians_over_a_plain_step(monkeypatch):
   np.testing.assert_allclose(found.d, [0, 0.2, 0.6])
   np.testing.assert_allclose(found.v, [1, 1.25, 1.75])
   assert found.c == pytest.approx(0.1)
-  assert found.step_ms == pytest.approx(1000)
+  if not drift:
+    assert found.step_ms == pytest.approx(1000)
   assert found.c_hat == 1  # the same shapes
   assert (found.alpha, found.tokens) == (Estimate(0.8), {})
   count = shapes.parameter_count(shapes.SIZES['tiny'])

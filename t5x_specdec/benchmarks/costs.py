@@ -3,8 +3,10 @@
 """What the parts of a round cost here and now, in this process.
 
 The costs that `planner` and `gamma.Adaptive` go by: of drafting and of judging
-for each gamma, over one step of plain decoding, sampling included. Repeats of
-all parts are interleaved, and medians taken.
+for each gamma, over one step of plain decoding, sampling included. A machine's
+speed changes within seconds, and the parts of one repeat may take minutes: so
+each part is timed between plain steps and is over these, and medians are taken
+of such ratios.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ from t5x_specdec.sampling import Method
 
 # The kind of part and its gamma.
 _Case = tuple[str, int]
+_Part = Callable[[], Any]
+
+# Positions at which a part is timed: few, so that the plain steps around it are
+# near.
+_STEPS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +101,9 @@ def measure(
   padded = np.pad(text, ((0, 0), (1, width - used - 1)))
   # The start token and all of the prompt but its last token.
   prompt = padded[:, :prompt_len]
-  positions = pieces.spread(prompt_len, max(used - 1, prompt_len + 1))
+  positions = pieces.spread(
+      prompt_len, max(used - 1, prompt_len + 1), _STEPS
+  )
 
   def encode():
     return pieces.encode(
@@ -106,33 +115,35 @@ def measure(
         draft_params, inputs, prompt, draft=draft, max_len=width
     )
 
-  whole: dict[_Case, Callable[[], Any]] = {
+  whole: dict[_Case, _Part] = {
       ('encode', 0): lambda: jax.block_until_ready(encode()),
       ('encode_draft', 0): lambda: jax.block_until_ready(encode_draft()),
   }
-  steps: dict[_Case, Callable[[], Any]] = {}
+  parts: dict[_Case, _Part] = {}
   if isinstance(draft, ModelDraft):
-    steps['draft_step', 0] = pieces.blocks(
+    parts['draft_step', 0] = pieces.blocks(
         draft.decoder, draft_params, encode_draft().cache, padded, positions, 1
     )
-  for gamma in (0, *gammas):
-    steps['judge', gamma] = pieces.judgements(
+
+  def judgements(gamma):
+    return pieces.judgements(
         target, target_params, encode(), padded, positions, method, gamma,
         verification,
     )
-    if gamma:
-      steps['draft', gamma] = pieces.proposals(
-          draft, draft_params, encode_draft(), padded, positions, method, gamma
-      )
-  seconds = _medians(whole, steps, len(positions), repeats, tell)
-  step = seconds['judge', 0]
-  largest = seconds['draft', gammas[-1]] / gammas[-1]
+
+  for gamma in gammas:
+    parts['judge', gamma] = judgements(gamma)
+    parts['draft', gamma] = pieces.proposals(
+        draft, draft_params, encode_draft(), padded, positions, method, gamma
+    )
+  seconds, plain, ratios = _medians(whole, judgements(0), parts, repeats, tell)
+  largest = ratios['draft', gammas[-1]] / gammas[-1]
   return Costs(
       gammas=[0, *gammas],
-      d=[0.0, *(seconds['draft', gamma] / step for gamma in gammas)],
-      v=[1.0, *(seconds['judge', gamma] / step for gamma in gammas)],
-      c=seconds.get(('draft_step', 0), largest) / step,
-      step_seconds=step,
+      d=[0.0, *(ratios['draft', gamma] for gamma in gammas)],
+      v=[1.0, *(ratios['judge', gamma] for gamma in gammas)],
+      c=ratios.get(('draft_step', 0), largest),
+      step_seconds=plain / len(positions),
       encode_seconds={
           'target': seconds['encode', 0],
           'pair': seconds['encode', 0] + seconds['encode_draft', 0],
@@ -141,22 +152,41 @@ def measure(
 
 
 def _medians(
-    whole: dict[_Case, Callable[[], Any]],
-    steps: dict[_Case, Callable[[], Any]],
-    count: int,
+    whole: dict[_Case, _Part],
+    plain: _Part,
+    parts: dict[_Case, _Part],
     repeats: int,
     tell: Callable[[str], None],
-) -> dict[_Case, float]:
-  """Seconds of each part, those of `steps` being for `count` of them."""
-  seconds: dict[_Case, list[float]] = {}
-  for repeat in range(repeats + 1):
-    tell(f'repeat {repeat} of {repeats}' if repeat else 'compiling')
-    for case, function in (whole | steps).items():
-      start = time.perf_counter()
-      function()
-      if repeat:  # the first compiles
-        passed = time.perf_counter() - start
-        seconds.setdefault(case, []).append(
-            passed / (count if case in steps else 1)
-        )
-  return {case: float(np.median(times)) for case, times in seconds.items()}
+) -> tuple[dict[_Case, float], float, dict[_Case, float]]:
+  """Seconds of `whole` and of `plain`, and `parts` over `plain`.
+
+  What is before and after a part counts alike, so that a machine that slows
+  down steadily changes no ratio.
+  """
+  seconds: dict[_Case, list[float]] = {case: [] for case in whole}
+  ratios: dict[_Case, list[float]] = {case: [] for case in parts}
+  steps: list[float] = []
+  tell('compiling')
+  for part in (*whole.values(), plain, *parts.values()):
+    part()
+  for repeat in range(1, repeats + 1):
+    tell(f'repeat {repeat} of {repeats}')
+    for case, part in whole.items():
+      seconds[case].append(_time(part))
+    steps.append(_time(plain))
+    for case, part in parts.items():
+      passed = _time(part)
+      steps.append(_time(plain))
+      ratios[case].append(2 * passed / (steps[-2] + steps[-1]))
+  return _median_of(seconds), float(np.median(steps)), _median_of(ratios)
+
+
+def _median_of(times: dict[_Case, list[float]]) -> dict[_Case, float]:
+  return {case: float(np.median(found)) for case, found in times.items()}
+
+
+def _time(part: _Part) -> float:
+  """Seconds that a part takes."""
+  start = time.perf_counter()
+  part()
+  return time.perf_counter() - start

@@ -28,13 +28,10 @@ from t5x_specdec.drafts.model import ModelDraftState
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
-# Steps per measurement; fewer where the text is shorter.
-_STEPS = 32
 
-
-def spread(start: int, end: int) -> np.ndarray:
-  """Positions int32[steps] evenly spread over [start, end)."""
-  steps = min(_STEPS, end - start)
+def spread(start: int, end: int, steps: int) -> np.ndarray:
+  """Positions int32[steps] evenly spread over [start, end), fewer if short."""
+  steps = min(steps, end - start)
   return start + np.arange(steps, dtype=np.int32) * (end - start) // steps
 
 

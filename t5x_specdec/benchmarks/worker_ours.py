@@ -40,6 +40,9 @@ from t5x_specdec.parameters import PyTree
 # Runs a case once; how many steps that took (1 for whole calls), and results.
 _Runner = Callable[[], tuple[int, list[DecodeResult]]]
 
+# Positions at which a part is timed.
+_STEPS = 32
+
 
 class OurWorker(JaxWorker):
   """Times `autoregressive_decode`, `speculative_decode` and their parts."""
@@ -252,7 +255,7 @@ class OurWorker(JaxWorker):
     first = 0 if self.job.prompts is None else 1
     width = self.job.text_len + gamma + 2
     text = np.pad(self._text, ((0, 0), (0, width - self._text.shape[1])))
-    return text, pieces.spread(first, self._text.shape[1] - 1)
+    return text, pieces.spread(first, self._text.shape[1] - 1, _STEPS)
 
   def _make_block(self, number: str) -> _Runner:
     width = int(number)
