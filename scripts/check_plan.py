@@ -51,8 +51,9 @@ def compare(
   runs = sorted(measured['rows'], key=lambda row: row['gamma'])
   known = dataclasses.replace(calibration, alpha=Estimate(alpha))
   by_equation = {row['gamma']: row for row in planner.plan(known)['rows']}
-  counted = [Estimate(row['tokens_per_round']) for row in runs]
-  known = dataclasses.replace(known, tokens={'token': [Estimate(1.0), *counted]})
+  tokens = [1.0, *(row['tokens_per_round'] for row in runs)]
+  counted = {'token': [Estimate(x) for x in tokens]}
+  known = dataclasses.replace(known, tokens=counted)
   by_text = {row['gamma']: row for row in planner.plan(known)['rows']}
   rows = []
   for row in runs:

@@ -60,7 +60,7 @@ def use_fakes(monkeypatch, slower):
   monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])
   for name, seconds in (
       ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
-      ('proposals', lambda gamma: 0.2 * gamma),
+      ('rounds', lambda gamma: 1.0 + 0.45 * gamma),
       ('blocks', lambda gamma: 0.1),
   ):
     monkeypatch.setattr(pieces, name, fake(seconds))

@@ -6,7 +6,9 @@ The costs that `planner` and `gamma.Adaptive` go by: of drafting and of judging
 for each gamma, over one step of plain decoding, sampling included. A machine's
 speed changes within seconds, and the parts of one repeat may take minutes: so
 each part is timed between plain steps and is over these, and medians are taken
-of such ratios.
+of such ratios. Drafting is what a whole round takes longer than its judgement:
+alone a small draft's weights would stay in a CPU's caches, where in decoding
+the target's push them out.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ class Costs:
 
   Attributes:
     gammas: rising, from 0.
-    d: the whole draft phase, in target steps; 0 at gamma 0.
+    d: the whole draft phase in a round, in target steps; 0 at gamma 0.
     v: the target's call on gamma + 1 tokens and its judgement, likewise; 1 at
       gamma 0.
-    c: one draft step over one target step; without a draft model the largest
-      gamma's draft phase over that gamma.
+    c: one draft step alone over one target step; without a draft model the
+      largest gamma's draft phase over that gamma.
     step_seconds: of one target step.
     encode_seconds: before the first round, of 'target' alone and of the 'pair'.
   """
@@ -133,16 +135,21 @@ def measure(
 
   for gamma in gammas:
     parts['judge', gamma] = judgements(gamma)
-    parts['draft', gamma] = pieces.proposals(
-        draft, draft_params, encode_draft(), padded, positions, method, gamma
-    )
+    parts['round', gamma] = pieces.rounds(
+        (target, draft),
+        (target_params, draft_params),
+        (encode(), encode_draft()),
+        padded, positions, method, gamma, verification,
+    )  # fmt: skip
   seconds, plain, ratios = _medians(whole, judgements(0), parts, repeats, tell)
-  largest = ratios['draft', gammas[-1]] / gammas[-1]
+  v = [ratios['judge', gamma] for gamma in gammas]
+  # Drafts without a model take next to nothing, or less by chance.
+  d = [max(0.0, ratios['round', gamma] - x) for gamma, x in zip(gammas, v)]
   return Costs(
       gammas=[0, *gammas],
-      d=[0.0, *(ratios['draft', gamma] for gamma in gammas)],
-      v=[1.0, *(ratios['judge', gamma] for gamma in gammas)],
-      c=ratios.get(('draft_step', 0), largest),
+      d=[0.0, *d],
+      v=[1.0, *v],
+      c=ratios.get(('draft_step', 0), d[-1] / gammas[-1]),
       step_seconds=plain / len(positions),
       encode_seconds={
           'target': seconds['encode', 0],

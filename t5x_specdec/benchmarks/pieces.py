@@ -97,21 +97,26 @@ def _blocks(params, state, text, positions, *, decoder, width):
   return lax.fori_loop(0, len(positions), step, (state, -jnp.inf))
 
 
+def _propose(params, state, text, at, method, keys, *, draft, gamma):
+  at = jnp.broadcast_to(at, [text.shape[0]])
+  # Positions are apart; as from one round to the next, there is no hole.
+  if isinstance(state, ModelDraftState):
+    state = state.replace(reach=at)
+  room = jnp.full_like(at, gamma)
+  return draft.propose(params, state, text, at, method, gamma, room, keys)
+
+
 @functools.partial(
     jax.jit, static_argnames=('draft', 'gamma'), donate_argnames='state'
 )
 def _proposals(params, state, text, positions, method, *, draft, gamma):
-  rows = text.shape[0]
-  keys = sampling.row_keys(jax.random.key(0), rows)
+  keys = sampling.row_keys(jax.random.key(0), text.shape[0])
   keys = jax.vmap(lambda key: jax.random.split(key, gamma))(keys)
 
   def propose(state, at):
-    at = jnp.broadcast_to(at, [rows])
-    # Positions are apart; as from one round to the next, there is no hole.
-    if isinstance(state, ModelDraftState):
-      state = state.replace(reach=at)
-    room = jnp.full([rows], gamma)
-    return draft.propose(params, state, text, at, method, gamma, room, keys)
+    return _propose(
+        params, state, text, at, method, keys, draft=draft, gamma=gamma
+    )
 
   shapes = jax.eval_shape(propose, state, positions[0])[0]
   empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -123,28 +128,68 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
   )
 
 
+def _judge(params, state, text, at, proposal, method, keys, *, decoder, rule):
+  """The state after, and int32[rows] of what was accepted and emitted."""
+  at = jnp.broadcast_to(at, [text.shape[0]])
+  logits, state = verification.call_target(
+      decoder, params, state, text, at, proposal, False
+  )
+  gamma = proposal.tokens.shape[1]
+  _, accept_keys, next_keys = sampling.round_keys(keys, at, gamma)
+  verdict, tokens, _ = verification.verify(
+      logits, proposal, method, accept_keys, next_keys, True, rule
+  )
+  return state, verdict.accepted + tokens[:, 0]
+
+
 @functools.partial(
     jax.jit, static_argnames=('decoder', 'rule'), donate_argnames='state'
 )
 def _judgements(
     params, state, text, positions, proposal, method, *, decoder, rule
 ):
-  rows, gamma = proposal.tokens.shape
+  rows = text.shape[0]
   keys = sampling.row_keys(jax.random.key(0), rows)
 
   def step(i, carry):
     state, last = carry
-    at = jnp.broadcast_to(positions[i], [rows])
-    logits, state = verification.call_target(
-        decoder, params, state, text, at, proposal, False
+    state, outcome = _judge(
+        params, state, text, positions[i], proposal, method, keys,
+        decoder=decoder, rule=rule,
     )
-    _, accept_keys, next_keys = sampling.round_keys(keys, at, gamma)
-    verdict, tokens, _ = verification.verify(
-        logits, proposal, method, accept_keys, next_keys, True, rule
-    )
-    return state, last + verdict.accepted + tokens[:, 0]
+    return state, last + outcome
 
   start = state, jnp.zeros([rows], jnp.int32)
+  return lax.fori_loop(0, len(positions), step, start)
+
+
+@functools.partial(
+    jax.jit,
+    static_argnames=('models', 'gamma', 'rule'),
+    donate_argnames='states',
+)
+def _rounds(params, states, text, positions, method, *, models, gamma, rule):
+  rows = text.shape[0]
+  keys = sampling.row_keys(jax.random.key(0), rows)
+  decoder, draft = models
+
+  def step(i, carry):
+    (target_state, draft_state), last = carry
+    at = positions[i]
+    draft_keys, _, _ = sampling.round_keys(
+        keys, jnp.broadcast_to(at, [rows]), gamma
+    )
+    proposal, draft_state = _propose(
+        params[1], draft_state, text, at, method, draft_keys,
+        draft=draft, gamma=gamma,
+    )
+    target_state, outcome = _judge(
+        params[0], target_state, text, at, proposal, method, keys,
+        decoder=decoder, rule=rule,
+    )
+    return (target_state, draft_state), last + outcome
+
+  start = states, jnp.zeros([rows], jnp.int32)
   return lax.fori_loop(0, len(positions), step, start)
 
 
@@ -269,6 +314,44 @@ def judgements(
     )
 
   return _repeat(loop, state)
+
+
+def rounds(
+    models: tuple[BlockDecoder, Draft],
+    params: tuple[PyTree, PyTree],
+    states: tuple[Any, Any],
+    text: np.ndarray,
+    positions: np.ndarray,
+    method: Method,
+    gamma: int,
+    rule: str,
+) -> Callable[[], None]:
+  """Drafts `gamma` tokens, scores and judges them, at each position.
+
+  It costs more than `proposals` and `judgements` do: between the two the
+  weights of one model push those of the other out of a processor's caches.
+
+  Args:
+    models: the target and the source of drafts.
+    params: theirs, prepared.
+    states: from `encode` and `encode_draft`; given away.
+    text: int32[rows, max_len] decoder inputs.
+    positions: int32[steps].
+    method: temperature, top-k, top-p.
+    gamma: drafts per round, >= 1.
+    rule: a key of `acceptance.RULES`.
+
+  Returns:
+    A function that does so and waits for the end.
+  """
+
+  def loop(states):
+    return _rounds(
+        params, states, text, positions, method, models=models, gamma=gamma,
+        rule=rule,
+    )
+
+  return _repeat(loop, states)
 
 
 @functools.partial(jax.jit, static_argnames=('decoder', 'width'))
