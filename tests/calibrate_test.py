@@ -5,6 +5,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,10 +17,12 @@ from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
+from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.pair import read_demo_pair
 from t5x_specdec.resampling import Estimate
+from t5x_specdec.sampling import Method
 
 
 def planted(batch_size=1):
@@ -30,13 +33,13 @@ def planted(batch_size=1):
   )
 
 
-def use_fakes(monkeypatch, slower):
+def use_fakes(monkeypatch, drift=0.0, round_seconds=0.45):
   """Puts fakes in place of `costs`' clock and pieces.
 
-  Of the target a step takes 1 s and each draft to judge 0.25 s; a draft takes
-  0.2 s, its model alone 0.1 s. All of it is `slower(run)` times as slow, `run`
-  counting the runs of all pieces. A piece's first run, which compiles, takes
-  100 s more, and the second of what depends on gamma is disturbed by 7 s.
+  Of the target a step takes 1 s and each draft to judge 0.25 s, a round beyond
+  the step `round_seconds` for each draft, a draft's model alone 0.1 s. Every
+  run takes longer by `drift` of that than the one before. A piece's first run,
+  which compiles, takes 100 s more, and its second is disturbed by 7 s.
   """
   clock, runs = [0.0], [0]
 
@@ -47,30 +50,60 @@ def use_fakes(monkeypatch, slower):
 
       def loop():
         passed = len(args[4]) * seconds(gamma)  # positions
-        passed *= slower(runs[0])
+        clock[0] += passed * (1 + drift * runs[0])
+        clock[0] += {0: 100.0, 1: 7.0}.get(own[0], 0.0)
         runs[0] += 1
-        passed += {0: 100.0, 1: 7.0 * (gamma > 0)}.get(own[0], 0.0)
         own[0] += 1
-        clock[0] += passed
 
       return loop
 
     return make
 
+  def encoder(encode, seconds):
+    def timed(*args, **kwargs):
+      clock[0] += seconds
+      return encode(*args, **kwargs)
+
+    return timed
+
   monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])
   for name, seconds in (
       ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
-      ('rounds', lambda gamma: 1.0 + 0.45 * gamma),
+      ('rounds', lambda gamma: 1.0 + round_seconds * gamma),
       ('blocks', lambda gamma: 0.1),
   ):
     monkeypatch.setattr(pieces, name, fake(seconds))
+  for name, seconds in (('encode', 3.0), ('encode_draft', 0.5)):
+    monkeypatch.setattr(pieces, name, encoder(getattr(pieces, name), seconds))
+
+
+def test_a_round_that_is_cheaper_than_its_judgement_is_all_judgement(
+    monkeypatch,
+):
+  """Without a draft model: a round is what d + v is, and c is d's share."""
+  use_fakes(monkeypatch, round_seconds=0.125)
+  pair, inputs = calibrate.pair(planted()), np.ones([1, 8], np.int32)
+  draft, params = kinds.make('lookup', pair.target.vocab_size)
+  found = costs.measure(
+      pair.target,
+      pair.target_params,
+      draft,
+      draft.prepare(params),
+      inputs,
+      np.ones([1, 12], np.int32),
+      Method(jnp.zeros(1), jnp.int32(0), jnp.float32(0)),
+      gammas=(2, 4),
+  )
+  assert found.d == [0, 0, 0]
+  np.testing.assert_allclose(found.v, [1, 1.25, 1.5])
+  assert found.c == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('drift', [0.0, 0.5])
 def test_costs_are_medians_over_plain_steps_at_that_time(monkeypatch, drift):
   """Also of a machine that gets slower and slower."""
-  use_fakes(monkeypatch, lambda run: 1 + drift * run)
+  use_fakes(monkeypatch, drift)
   workload = planted()
   pair = calibrate.pair(workload)
   found = calibrate.calibrate(
@@ -87,6 +120,7 @@ def test_costs_are_medians_over_plain_steps_at_that_time(monkeypatch, drift):
   assert found.c == pytest.approx(0.1)
   if not drift:
     assert found.step_ms == pytest.approx(1000)
+  assert found.encode_ms == pytest.approx({'target': 3000, 'pair': 3500})
   assert found.c_hat == 1  # the same shapes
   assert (found.alpha, found.tokens) == (Estimate(0.8), {})
   count = shapes.parameter_count(shapes.SIZES['tiny'])
@@ -109,7 +143,7 @@ def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
   assert (found.target, found.draft) == ('tiny', 'tiny')
   assert found.gammas == [0, 1, 2]
   assert (found.d[0], found.v[0]) == (0, 1)
-  assert min(found.d[1:] + found.v) > 0
+  assert min(found.d) >= 0 and min(found.v) > 0
   assert found.text_len == 12
   assert main.main(['plan', '--calibration', path, '--json']) == 0
   plan = json.loads(capsys.readouterr().out)

@@ -4,11 +4,10 @@
 
 The costs that `planner` and `gamma.Adaptive` go by: of drafting and of judging
 for each gamma, over one step of plain decoding, sampling included. A machine's
-speed changes within seconds, and the parts of one repeat may take minutes: so
-each part is timed between plain steps and is over these, and medians are taken
-of such ratios. Drafting is what a whole round takes longer than its judgement:
-alone a small draft's weights would stay in a CPU's caches, where in decoding
-the target's push them out.
+speed changes within seconds, and a repeat of all parts may take minutes: so
+each is divided by the mean of the plain steps just before and after it, and
+medians are of these ratios. Drafting is what a whole round takes longer than
+its judgement: alone, a small draft's weights would stay in a CPU's caches.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
+_Part = Callable[[], Any]
 # The kind of part and its gamma.
 _Case = tuple[str, int]
-_Part = Callable[[], Any]
 
 # Positions at which a part is timed: few, so that the plain steps around it are
 # near.
@@ -117,19 +116,21 @@ def measure(
         draft_params, inputs, prompt, draft=draft, max_len=width
     )
 
-  whole: dict[_Case, _Part] = {
-      ('encode', 0): lambda: jax.block_until_ready(encode()),
-      ('encode_draft', 0): lambda: jax.block_until_ready(encode_draft()),
+  encoders = {
+      'target': lambda: jax.block_until_ready(encode()),
+      'draft': lambda: jax.block_until_ready(encode_draft()),
   }
+  held, draft_held = pieces.Held(encode()), pieces.Held(encode_draft())
   parts: dict[_Case, _Part] = {}
   if isinstance(draft, ModelDraft):
     parts['draft_step', 0] = pieces.blocks(
-        draft.decoder, draft_params, encode_draft().cache, padded, positions, 1
-    )
+        draft.decoder, draft_params, pieces.Held(encode_draft().cache), padded,
+        positions, 1,
+    )  # fmt: skip
 
   def judgements(gamma):
     return pieces.judgements(
-        target, target_params, encode(), padded, positions, method, gamma,
+        target, target_params, held, padded, positions, method, gamma,
         verification,
     )
 
@@ -138,13 +139,17 @@ def measure(
     parts['round', gamma] = pieces.rounds(
         (target, draft),
         (target_params, draft_params),
-        (encode(), encode_draft()),
+        (held, draft_held),
         padded, positions, method, gamma, verification,
     )  # fmt: skip
-  seconds, plain, ratios = _medians(whole, judgements(0), parts, repeats, tell)
-  v = [ratios['judge', gamma] for gamma in gammas]
-  # Drafts without a model take next to nothing, or less by chance.
-  d = [max(0.0, ratios['round', gamma] - x) for gamma, x in zip(gammas, v)]
+  encode_seconds, plain, ratios = _medians(
+      encoders, judgements(0), parts, repeats, tell
+  )
+  rounds = [ratios['round', gamma] for gamma in gammas]
+  # What is judged alone has a dense q; drafts without a model have none, and
+  # may take less than that saves. d + v is a round in any case.
+  v = [min(ratios['judge', g], whole) for g, whole in zip(gammas, rounds)]
+  d = [whole - x for whole, x in zip(rounds, v)]
   return Costs(
       gammas=[0, *gammas],
       d=[0.0, *d],
@@ -152,34 +157,30 @@ def measure(
       c=ratios.get(('draft_step', 0), d[-1] / gammas[-1]),
       step_seconds=plain / len(positions),
       encode_seconds={
-          'target': seconds['encode', 0],
-          'pair': seconds['encode', 0] + seconds['encode_draft', 0],
+          'target': encode_seconds['target'],
+          'pair': sum(encode_seconds.values()),
       },
   )
 
 
 def _medians(
-    whole: dict[_Case, _Part],
+    encoders: dict[str, _Part],
     plain: _Part,
     parts: dict[_Case, _Part],
     repeats: int,
     tell: Callable[[str], None],
-) -> tuple[dict[_Case, float], float, dict[_Case, float]]:
-  """Seconds of `whole` and of `plain`, and `parts` over `plain`.
-
-  What is before and after a part counts alike, so that a machine that slows
-  down steadily changes no ratio.
-  """
-  seconds: dict[_Case, list[float]] = {case: [] for case in whole}
-  ratios: dict[_Case, list[float]] = {case: [] for case in parts}
+) -> tuple[dict[str, float], float, dict[_Case, float]]:
+  """Seconds of each encoder and of a run of `plain`; each part over `plain`."""
+  seconds = {name: [] for name in encoders}
+  ratios = {case: [] for case in parts}
   steps: list[float] = []
   tell('compiling')
-  for part in (*whole.values(), plain, *parts.values()):
+  for part in (*encoders.values(), plain, *parts.values()):
     part()
   for repeat in range(1, repeats + 1):
     tell(f'repeat {repeat} of {repeats}')
-    for case, part in whole.items():
-      seconds[case].append(_time(part))
+    for name, part in encoders.items():
+      seconds[name].append(_time(part))
     steps.append(_time(plain))
     for case, part in parts.items():
       passed = _time(part)
@@ -188,8 +189,8 @@ def _medians(
   return _median_of(seconds), float(np.median(steps)), _median_of(ratios)
 
 
-def _median_of(times: dict[_Case, list[float]]) -> dict[_Case, float]:
-  return {case: float(np.median(found)) for case, found in times.items()}
+def _median_of(found: dict[Any, list[float]]) -> dict[Any, float]:
+  return {key: float(np.median(several)) for key, several in found.items()}
 
 
 def _time(part: _Part) -> float:

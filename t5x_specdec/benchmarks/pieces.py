@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the decoding loop, each compiled alone: what a step is made of.
+"""Parts of the decoding loop, and rounds of them, each compiled alone.
 
 Every loop runs over the caches that decoding uses, at positions spread over the
 whole text, and passes its state on as the decoding loop does. Nothing of what a
@@ -11,6 +11,7 @@ are carried.
 from __future__ import annotations
 
 from collections.abc import Callable
+import dataclasses
 import functools
 from typing import Any
 
@@ -27,6 +28,13 @@ from t5x_specdec.drafts import Proposal
 from t5x_specdec.drafts.model import ModelDraftState
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
+
+
+@dataclasses.dataclass
+class Held:
+  """A model's state, which one loop at a time takes, and leaves another."""
+
+  state: Any
 
 
 def spread(start: int, end: int, steps: int) -> np.ndarray:
@@ -98,7 +106,6 @@ def _blocks(params, state, text, positions, *, decoder, width):
 
 
 def _propose(params, state, text, at, method, keys, *, draft, gamma):
-  at = jnp.broadcast_to(at, [text.shape[0]])
   # Positions are apart; as from one round to the next, there is no hole.
   if isinstance(state, ModelDraftState):
     state = state.replace(reach=at)
@@ -114,6 +121,7 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
   keys = jax.vmap(lambda key: jax.random.split(key, gamma))(keys)
 
   def propose(state, at):
+    at = jnp.broadcast_to(at, [text.shape[0]])
     return _propose(
         params, state, text, at, method, keys, draft=draft, gamma=gamma
     )
@@ -130,12 +138,10 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
 
 def _judge(params, state, text, at, proposal, method, keys, *, decoder, rule):
   """The state after, and int32[rows] of what was accepted and emitted."""
-  at = jnp.broadcast_to(at, [text.shape[0]])
   logits, state = verification.call_target(
       decoder, params, state, text, at, proposal, False
   )
-  gamma = proposal.tokens.shape[1]
-  _, accept_keys, next_keys = sampling.round_keys(keys, at, gamma)
+  accept_keys, next_keys = keys
   verdict, tokens, _ = verification.verify(
       logits, proposal, method, accept_keys, next_keys, True, rule
   )
@@ -153,8 +159,10 @@ def _judgements(
 
   def step(i, carry):
     state, last = carry
+    at = jnp.broadcast_to(positions[i], [rows])
+    _, *judge_keys = sampling.round_keys(keys, at, proposal.tokens.shape[1])
     state, outcome = _judge(
-        params, state, text, positions[i], proposal, method, keys,
+        params, state, text, at, proposal, method, judge_keys,
         decoder=decoder, rule=rule,
     )
     return state, last + outcome
@@ -175,16 +183,14 @@ def _rounds(params, states, text, positions, method, *, models, gamma, rule):
 
   def step(i, carry):
     (target_state, draft_state), last = carry
-    at = positions[i]
-    draft_keys, _, _ = sampling.round_keys(
-        keys, jnp.broadcast_to(at, [rows]), gamma
-    )
+    at = jnp.broadcast_to(positions[i], [rows])
+    draft_keys, *judge_keys = sampling.round_keys(keys, at, gamma)
     proposal, draft_state = _propose(
         params[1], draft_state, text, at, method, draft_keys,
         draft=draft, gamma=gamma,
     )
     target_state, outcome = _judge(
-        params[0], target_state, text, at, proposal, method, keys,
+        params[0], target_state, text, at, proposal, method, judge_keys,
         decoder=decoder, rule=rule,
     )
     return (target_state, draft_state), last + outcome
@@ -193,13 +199,12 @@ def _rounds(params, states, text, positions, method, *, models, gamma, rule):
   return lax.fori_loop(0, len(positions), step, start)
 
 
-def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
-  """A function that runs the loop once more on the state it left."""
-  held = [state]
+def _repeat(loop: Callable[[Any], tuple[Any, Any]], held: Held):
+  """A function that runs the loop once more on the state that is held."""
 
   def run():
-    held[0], rest = loop(held[0])
-    jax.block_until_ready((held[0], rest))
+    held.state, rest = loop(held.state)
+    jax.block_until_ready((held.state, rest))
 
   return run
 
@@ -207,7 +212,7 @@ def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
 def blocks(
     decoder: BlockDecoder,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     width: int,
@@ -217,7 +222,7 @@ def blocks(
   Args:
     decoder: target or draft model.
     params: from `decoder.prepare`.
-    state: from `encode`; given away.
+    held: the state, from `encode`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     width: of the block.
@@ -231,13 +236,13 @@ def blocks(
         params, state, text, positions, decoder=decoder, width=width
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
 
 
 def proposals(
     draft: Draft,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     method: Method,
@@ -248,7 +253,7 @@ def proposals(
   Args:
     draft: the source of drafts.
     params: from `draft.prepare`.
-    state: from `encode_draft`; given away.
+    held: the state, from `encode_draft`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     method: temperature, top-k, top-p.
@@ -263,13 +268,13 @@ def proposals(
         params, state, text, positions, method, draft=draft, gamma=gamma
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
 
 
 def judgements(
     decoder: BlockDecoder,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     method: Method,
@@ -281,7 +286,7 @@ def judgements(
   Args:
     decoder: the target.
     params: from `decoder.prepare`.
-    state: from `encode`; given away.
+    held: the state, from `encode`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     method: temperature, top-k, top-p.
@@ -313,13 +318,13 @@ def judgements(
         rule=rule,
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
 
 
 def rounds(
     models: tuple[BlockDecoder, Draft],
     params: tuple[PyTree, PyTree],
-    states: tuple[Any, Any],
+    held: tuple[Held, Held],
     text: np.ndarray,
     positions: np.ndarray,
     method: Method,
@@ -328,13 +333,14 @@ def rounds(
 ) -> Callable[[], None]:
   """Drafts `gamma` tokens, scores and judges them, at each position.
 
-  It costs more than `proposals` and `judgements` do: between the two the
-  weights of one model push those of the other out of a processor's caches.
+  It may cost more than `proposals` and `judgements` do alone: the weights of
+  one model push those of the other out of a processor's caches. What decoding
+  does besides, to write tokens and to count, is left out.
 
   Args:
     models: the target and the source of drafts.
     params: theirs, prepared.
-    states: from `encode` and `encode_draft`; given away.
+    held: the states, from `encode` and `encode_draft`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     method: temperature, top-k, top-p.
@@ -344,14 +350,17 @@ def rounds(
   Returns:
     A function that does so and waits for the end.
   """
+  target, draft = held
 
-  def loop(states):
-    return _rounds(
-        params, states, text, positions, method, models=models, gamma=gamma,
-        rule=rule,
-    )
+  def run():
+    states, rest = _rounds(
+        params, (target.state, draft.state), text, positions, method,
+        models=models, gamma=gamma, rule=rule,
+    )  # fmt: skip
+    target.state, draft.state = states
+    jax.block_until_ready((states, rest))
 
-  return _repeat(loop, states)
+  return run
 
 
 @functools.partial(jax.jit, static_argnames=('decoder', 'width'))
