@@ -34,7 +34,7 @@ class Calibration:
     target: name of the target, for people.
     draft: name of the draft.
     gammas: rising, from 0.
-    d: time of the whole draft phase, in target steps; 0 at gamma 0.
+    d: time of the whole draft phase in a round, in target steps; 0 at gamma 0.
     v: time of the target's call on gamma + 1 tokens, acceptance included,
       likewise; 1 at gamma 0.
     alpha: Corollary 3.6.

@@ -22,6 +22,7 @@ import pytest
 from t5x_specdec import calibration
 from t5x_specdec import parameters
 from t5x_specdec.cli import exits
+from t5x_specdec.resampling import Estimate
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _SCRIPTS = _ROOT / 'scripts'
@@ -283,6 +284,29 @@ def test_help_pages_that_were_half_unpacked_are_unpacked_again(
   assert data.obtain(tmp_path) == folder
 
 
+def test_a_plan_is_compared_gamma_by_gamma(module):
+  """By Equation 1 and by the text's own tokens, whatever the runs' order."""
+  costs = {'d': [0, 0.5, 1.0], 'v': [1, 1.5, 1.5]}
+  known = calibration.Calibration(
+      'a', 'b', [0, 1, 2], **costs, alpha=Estimate(0.5),
+      step_ms=10.0, encode_ms={'target': 20.0, 'pair': 30.0}, text_len=8.0,
+  )  # fmt: skip
+  one = {'emp': 0.75, 'speedup_vs_autoregressive': 0.5}
+  second, first = (
+      {'gamma': gamma, 'tokens_per_round': tokens} | one
+      for gamma, tokens in ((2, 2.5), (1, 1.0))
+  )
+  rows = module('check_plan').compare(known, {'rows': [second, first]})
+  assert [row['gamma'] for row in rows] == [1, 2]
+  assert rows[0]['tokens'] == (1.5, 1.0) and rows[1]['tokens'] == (1.75, 2.5)
+  assert rows[0]['predicted'] == (0.75, 0.5)
+  assert rows[1]['predicted'] == pytest.approx((0.7, 1.0))
+  assert rows[0]['error_by_equation'] == 0
+  assert rows[0]['error'] == pytest.approx(-1 / 3)
+  # 20 + 80 ms alone against 30 + 160.
+  assert rows[0]['whole_call_error'] == pytest.approx(100 / 190 / 0.5 - 1)
+
+
 def test_rows_so_far_of_a_plan_that_is_interrupted(
     module, start, monkeypatch, tmp_path
 ):
@@ -297,8 +321,8 @@ def test_rows_so_far_of_a_plan_that_is_interrupted(
 
   row = {
       'pair': 'a:b', 'alpha': 0.5, 'gamma': 1, 'tokens': (1.5, 1.5),
-      'predicted': 1.0, 'measured': 1.0, 'error': 0.0, 'costs_error': 0.0,
-      'whole_call_error': 0.0,
+      'predicted': (1.0, 1.0), 'measured': 1.0, 'error_by_equation': 0.0,
+      'error': 0.0, 'whole_call_error': 0.0,
   }
   monkeypatch.setattr(check_plan, 'run', run)
   monkeypatch.setattr(calibration, 'read', lambda path: None)

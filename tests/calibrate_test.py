@@ -5,6 +5,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,10 +17,12 @@ from t5x_specdec.benchmarks import pieces
 from t5x_specdec.benchmarks import shapes
 from t5x_specdec.benchmarks import workloads
 from t5x_specdec.cli import main
+from t5x_specdec.drafts import kinds
 from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.gamma import Fixed
 from t5x_specdec.pair import read_demo_pair
 from t5x_specdec.resampling import Estimate
+from t5x_specdec.sampling import Method
 
 
 def planted(batch_size=1):
@@ -30,37 +33,77 @@ def planted(batch_size=1):
   )
 
 
-def fake(clock, seconds):
-  """A piece of `seconds(gamma)` a step by this clock, and more at times.
+def use_fakes(monkeypatch, drift=0.0, round_seconds=0.45):
+  """Puts fakes in place of `costs`' clock and pieces.
 
-  Its first run, which compiles, takes 100 s more, and its second is disturbed.
+  Of the target a step takes 1 s and each draft to judge 0.25 s, a round beyond
+  the step `round_seconds` for each draft, a draft's model alone 0.1 s. Every
+  run takes longer by `drift` of that than the one before. A piece's first run,
+  which compiles, takes 100 s more, and its second is disturbed by 7 s.
   """
+  clock, runs = [0.0], [0]
 
-  def make(*args):
-    gamma = args[6] if len(args) > 6 else 0
-    run = [0]
+  def fake(seconds):
+    def make(*args):
+      gamma = args[6] if len(args) > 6 else 0
+      own = [0]
 
-    def loop():
-      disturbance = {0: 100.0, 1: 7.0}.get(run[0], 0.0)
-      run[0] += 1
-      steps = len(args[4])  # positions
-      clock[0] += steps * seconds(gamma) + disturbance
+      def loop():
+        passed = len(args[4]) * seconds(gamma)  # positions
+        clock[0] += passed * (1 + drift * runs[0])
+        clock[0] += {0: 100.0, 1: 7.0}.get(own[0], 0.0)
+        runs[0] += 1
+        own[0] += 1
 
-    return loop
+      return loop
 
-  return make
+    return make
 
+  def encoder(encode, seconds):
+    def timed(*args, **kwargs):
+      clock[0] += seconds
+      return encode(*args, **kwargs)
 
-@pytest.mark.slow
-def test_costs_are_medians_over_a_plain_step(monkeypatch):
-  clock = [0.0]
+    return timed
+
   monkeypatch.setattr(costs.time, 'perf_counter', lambda: clock[0])
   for name, seconds in (
       ('judgements', lambda gamma: 1.0 + 0.25 * gamma),
-      ('proposals', lambda gamma: 0.2 * gamma),
+      ('rounds', lambda gamma: 1.0 + round_seconds * gamma),
       ('blocks', lambda gamma: 0.1),
   ):
-    monkeypatch.setattr(pieces, name, fake(clock, seconds))
+    monkeypatch.setattr(pieces, name, fake(seconds))
+  for name, seconds in (('encode', 3.0), ('encode_draft', 0.5)):
+    monkeypatch.setattr(pieces, name, encoder(getattr(pieces, name), seconds))
+
+
+def test_a_round_that_is_cheaper_than_its_judgement_is_all_judgement(
+    monkeypatch,
+):
+  """Without a draft model: a round is what d + v is, and c is d's share."""
+  use_fakes(monkeypatch, round_seconds=0.125)
+  pair, inputs = calibrate.pair(planted()), np.ones([1, 8], np.int32)
+  draft, params = kinds.make('lookup', pair.target.vocab_size)
+  found = costs.measure(
+      pair.target,
+      pair.target_params,
+      draft,
+      draft.prepare(params),
+      inputs,
+      np.ones([1, 12], np.int32),
+      Method(jnp.zeros(1), jnp.int32(0), jnp.float32(0)),
+      gammas=(2, 4),
+  )
+  assert found.d == [0, 0, 0]
+  np.testing.assert_allclose(found.v, [1, 1.25, 1.5])
+  assert found.c == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('drift', [0.0, 0.5])
+def test_costs_are_medians_over_plain_steps_at_that_time(monkeypatch, drift):
+  """Also of a machine that gets slower and slower."""
+  use_fakes(monkeypatch, drift)
   workload = planted()
   pair = calibrate.pair(workload)
   found = calibrate.calibrate(
@@ -75,7 +118,9 @@ def test_costs_are_medians_over_a_plain_step(monkeypatch):
   np.testing.assert_allclose(found.d, [0, 0.2, 0.6])
   np.testing.assert_allclose(found.v, [1, 1.25, 1.75])
   assert found.c == pytest.approx(0.1)
-  assert found.step_ms == pytest.approx(1000)
+  if not drift:
+    assert found.step_ms == pytest.approx(1000)
+  assert found.encode_ms == pytest.approx({'target': 3000, 'pair': 3500})
   assert found.c_hat == 1  # the same shapes
   assert (found.alpha, found.tokens) == (Estimate(0.8), {})
   count = shapes.parameter_count(shapes.SIZES['tiny'])
@@ -98,7 +143,7 @@ def test_a_real_calibration_of_a_planted_pair(capsys, tmp_path):
   assert (found.target, found.draft) == ('tiny', 'tiny')
   assert found.gammas == [0, 1, 2]
   assert (found.d[0], found.v[0]) == (0, 1)
-  assert min(found.d[1:] + found.v) > 0
+  assert min(found.d) >= 0 and min(found.v) > 0
   assert found.text_len == 12
   assert main.main(['plan', '--calibration', path, '--json']) == 0
   plan = json.loads(capsys.readouterr().out)

@@ -3,8 +3,11 @@
 """What the parts of a round cost here and now, in this process.
 
 The costs that `planner` and `gamma.Adaptive` go by: of drafting and of judging
-for each gamma, over one step of plain decoding, sampling included. Repeats of
-all parts are interleaved, and medians taken.
+for each gamma, over one step of plain decoding, sampling included. A machine's
+speed changes within seconds, and a repeat of all parts may take minutes: so
+each is divided by the mean of the plain steps just before and after it, and
+medians are of these ratios. Drafting is what a whole round takes longer than
+its judgement: alone, a small draft's weights would stay in a CPU's caches.
 """
 
 from __future__ import annotations
@@ -25,8 +28,13 @@ from t5x_specdec.drafts import ModelDraft
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
+_Part = Callable[[], Any]
 # The kind of part and its gamma.
 _Case = tuple[str, int]
+
+# Positions at which a part is timed: few, so that the plain steps around it are
+# near.
+_STEPS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +43,11 @@ class Costs:
 
   Attributes:
     gammas: rising, from 0.
-    d: the whole draft phase, in target steps; 0 at gamma 0.
+    d: the whole draft phase in a round, in target steps; 0 at gamma 0.
     v: the target's call on gamma + 1 tokens and its judgement, likewise; 1 at
       gamma 0.
-    c: one draft step over one target step; without a draft model the largest
-      gamma's draft phase over that gamma.
+    c: one draft step alone over one target step; without a draft model the
+      largest gamma's draft phase over that gamma.
     step_seconds: of one target step.
     encode_seconds: before the first round, of 'target' alone and of the 'pair'.
   """
@@ -94,7 +102,9 @@ def measure(
   padded = np.pad(text, ((0, 0), (1, width - used - 1)))
   # The start token and all of the prompt but its last token.
   prompt = padded[:, :prompt_len]
-  positions = pieces.spread(prompt_len, max(used - 1, prompt_len + 1))
+  positions = pieces.spread(
+      prompt_len, max(used - 1, prompt_len + 1), _STEPS
+  )
 
   def encode():
     return pieces.encode(
@@ -106,57 +116,85 @@ def measure(
         draft_params, inputs, prompt, draft=draft, max_len=width
     )
 
-  whole: dict[_Case, Callable[[], Any]] = {
-      ('encode', 0): lambda: jax.block_until_ready(encode()),
-      ('encode_draft', 0): lambda: jax.block_until_ready(encode_draft()),
+  encoders = {
+      'target': lambda: jax.block_until_ready(encode()),
+      'draft': lambda: jax.block_until_ready(encode_draft()),
   }
-  steps: dict[_Case, Callable[[], Any]] = {}
+  held, draft_held = pieces.Held(encode()), pieces.Held(encode_draft())
+  parts: dict[_Case, _Part] = {}
   if isinstance(draft, ModelDraft):
-    steps['draft_step', 0] = pieces.blocks(
-        draft.decoder, draft_params, encode_draft().cache, padded, positions, 1
-    )
-  for gamma in (0, *gammas):
-    steps['judge', gamma] = pieces.judgements(
-        target, target_params, encode(), padded, positions, method, gamma,
+    parts['draft_step', 0] = pieces.blocks(
+        draft.decoder, draft_params, pieces.Held(encode_draft().cache), padded,
+        positions, 1,
+    )  # fmt: skip
+
+  def judgements(gamma):
+    return pieces.judgements(
+        target, target_params, held, padded, positions, method, gamma,
         verification,
     )
-    if gamma:
-      steps['draft', gamma] = pieces.proposals(
-          draft, draft_params, encode_draft(), padded, positions, method, gamma
-      )
-  seconds = _medians(whole, steps, len(positions), repeats, tell)
-  step = seconds['judge', 0]
-  largest = seconds['draft', gammas[-1]] / gammas[-1]
+
+  for gamma in gammas:
+    parts['judge', gamma] = judgements(gamma)
+    parts['round', gamma] = pieces.rounds(
+        (target, draft),
+        (target_params, draft_params),
+        (held, draft_held),
+        padded, positions, method, gamma, verification,
+    )  # fmt: skip
+  encode_seconds, plain, ratios = _medians(
+      encoders, judgements(0), parts, repeats, tell
+  )
+  rounds = [ratios['round', gamma] for gamma in gammas]
+  # What is judged alone has a dense q; drafts without a model have none, and
+  # may take less than that saves. d + v is a round in any case.
+  v = [min(ratios['judge', g], whole) for g, whole in zip(gammas, rounds)]
+  d = [whole - x for whole, x in zip(rounds, v)]
   return Costs(
       gammas=[0, *gammas],
-      d=[0.0, *(seconds['draft', gamma] / step for gamma in gammas)],
-      v=[1.0, *(seconds['judge', gamma] / step for gamma in gammas)],
-      c=seconds.get(('draft_step', 0), largest) / step,
-      step_seconds=step,
+      d=[0.0, *d],
+      v=[1.0, *v],
+      c=ratios.get(('draft_step', 0), d[-1] / gammas[-1]),
+      step_seconds=plain / len(positions),
       encode_seconds={
-          'target': seconds['encode', 0],
-          'pair': seconds['encode', 0] + seconds['encode_draft', 0],
+          'target': encode_seconds['target'],
+          'pair': sum(encode_seconds.values()),
       },
   )
 
 
 def _medians(
-    whole: dict[_Case, Callable[[], Any]],
-    steps: dict[_Case, Callable[[], Any]],
-    count: int,
+    encoders: dict[str, _Part],
+    plain: _Part,
+    parts: dict[_Case, _Part],
     repeats: int,
     tell: Callable[[str], None],
-) -> dict[_Case, float]:
-  """Seconds of each part, those of `steps` being for `count` of them."""
-  seconds: dict[_Case, list[float]] = {}
-  for repeat in range(repeats + 1):
-    tell(f'repeat {repeat} of {repeats}' if repeat else 'compiling')
-    for case, function in (whole | steps).items():
-      start = time.perf_counter()
-      function()
-      if repeat:  # the first compiles
-        passed = time.perf_counter() - start
-        seconds.setdefault(case, []).append(
-            passed / (count if case in steps else 1)
-        )
-  return {case: float(np.median(times)) for case, times in seconds.items()}
+) -> tuple[dict[str, float], float, dict[_Case, float]]:
+  """Seconds of each encoder and of a run of `plain`; each part over `plain`."""
+  seconds = {name: [] for name in encoders}
+  ratios = {case: [] for case in parts}
+  steps: list[float] = []
+  tell('compiling')
+  for part in (*encoders.values(), plain, *parts.values()):
+    part()
+  for repeat in range(1, repeats + 1):
+    tell(f'repeat {repeat} of {repeats}')
+    for name, part in encoders.items():
+      seconds[name].append(_time(part))
+    steps.append(_time(plain))
+    for case, part in parts.items():
+      passed = _time(part)
+      steps.append(_time(plain))
+      ratios[case].append(2 * passed / (steps[-2] + steps[-1]))
+  return _median_of(seconds), float(np.median(steps)), _median_of(ratios)
+
+
+def _median_of(found: dict[Any, list[float]]) -> dict[Any, float]:
+  return {key: float(np.median(several)) for key, several in found.items()}
+
+
+def _time(part: _Part) -> float:
+  """Seconds that a part takes."""
+  start = time.perf_counter()
+  part()
+  return time.perf_counter() - start

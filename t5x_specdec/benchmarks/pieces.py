@@ -1,6 +1,6 @@
 # Copyright 2026 The T5X SpecDec Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the decoding loop, each compiled alone: what a step is made of.
+"""Parts of the decoding loop, and rounds of them, each compiled alone.
 
 Every loop runs over the caches that decoding uses, at positions spread over the
 whole text, and passes its state on as the decoding loop does. Nothing of what a
@@ -11,6 +11,7 @@ are carried.
 from __future__ import annotations
 
 from collections.abc import Callable
+import dataclasses
 import functools
 from typing import Any
 
@@ -28,13 +29,17 @@ from t5x_specdec.drafts.model import ModelDraftState
 from t5x_specdec.parameters import PyTree
 from t5x_specdec.sampling import Method
 
-# Steps per measurement; fewer where the text is shorter.
-_STEPS = 32
+
+@dataclasses.dataclass
+class Held:
+  """A model's state, which one loop at a time takes, and leaves another."""
+
+  state: Any
 
 
-def spread(start: int, end: int) -> np.ndarray:
-  """Positions int32[steps] evenly spread over [start, end)."""
-  steps = min(_STEPS, end - start)
+def spread(start: int, end: int, steps: int) -> np.ndarray:
+  """Positions int32[steps] evenly spread over [start, end), fewer if short."""
+  steps = min(steps, end - start)
   return start + np.arange(steps, dtype=np.int32) * (end - start) // steps
 
 
@@ -100,21 +105,26 @@ def _blocks(params, state, text, positions, *, decoder, width):
   return lax.fori_loop(0, len(positions), step, (state, -jnp.inf))
 
 
+def _propose(params, state, text, at, method, keys, *, draft, gamma):
+  # Positions are apart; as from one round to the next, there is no hole.
+  if isinstance(state, ModelDraftState):
+    state = state.replace(reach=at)
+  room = jnp.full_like(at, gamma)
+  return draft.propose(params, state, text, at, method, gamma, room, keys)
+
+
 @functools.partial(
     jax.jit, static_argnames=('draft', 'gamma'), donate_argnames='state'
 )
 def _proposals(params, state, text, positions, method, *, draft, gamma):
-  rows = text.shape[0]
-  keys = sampling.row_keys(jax.random.key(0), rows)
+  keys = sampling.row_keys(jax.random.key(0), text.shape[0])
   keys = jax.vmap(lambda key: jax.random.split(key, gamma))(keys)
 
   def propose(state, at):
-    at = jnp.broadcast_to(at, [rows])
-    # Positions are apart; as from one round to the next, there is no hole.
-    if isinstance(state, ModelDraftState):
-      state = state.replace(reach=at)
-    room = jnp.full([rows], gamma)
-    return draft.propose(params, state, text, at, method, gamma, room, keys)
+    at = jnp.broadcast_to(at, [text.shape[0]])
+    return _propose(
+        params, state, text, at, method, keys, draft=draft, gamma=gamma
+    )
 
   shapes = jax.eval_shape(propose, state, positions[0])[0]
   empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -126,38 +136,75 @@ def _proposals(params, state, text, positions, method, *, draft, gamma):
   )
 
 
+def _judge(params, state, text, at, proposal, method, keys, *, decoder, rule):
+  """The state after, and int32[rows] of what was accepted and emitted."""
+  logits, state = verification.call_target(
+      decoder, params, state, text, at, proposal, False
+  )
+  accept_keys, next_keys = keys
+  verdict, tokens, _ = verification.verify(
+      logits, proposal, method, accept_keys, next_keys, True, rule
+  )
+  return state, verdict.accepted + tokens[:, 0]
+
+
 @functools.partial(
     jax.jit, static_argnames=('decoder', 'rule'), donate_argnames='state'
 )
 def _judgements(
     params, state, text, positions, proposal, method, *, decoder, rule
 ):
-  rows, gamma = proposal.tokens.shape
+  rows = text.shape[0]
   keys = sampling.row_keys(jax.random.key(0), rows)
 
   def step(i, carry):
     state, last = carry
     at = jnp.broadcast_to(positions[i], [rows])
-    logits, state = verification.call_target(
-        decoder, params, state, text, at, proposal, False
+    _, *judge_keys = sampling.round_keys(keys, at, proposal.tokens.shape[1])
+    state, outcome = _judge(
+        params, state, text, at, proposal, method, judge_keys,
+        decoder=decoder, rule=rule,
     )
-    _, accept_keys, next_keys = sampling.round_keys(keys, at, gamma)
-    verdict, tokens, _ = verification.verify(
-        logits, proposal, method, accept_keys, next_keys, True, rule
-    )
-    return state, last + verdict.accepted + tokens[:, 0]
+    return state, last + outcome
 
   start = state, jnp.zeros([rows], jnp.int32)
   return lax.fori_loop(0, len(positions), step, start)
 
 
-def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
-  """A function that runs the loop once more on the state it left."""
-  held = [state]
+@functools.partial(
+    jax.jit,
+    static_argnames=('models', 'gamma', 'rule'),
+    donate_argnames='states',
+)
+def _rounds(params, states, text, positions, method, *, models, gamma, rule):
+  rows = text.shape[0]
+  keys = sampling.row_keys(jax.random.key(0), rows)
+  decoder, draft = models
+
+  def step(i, carry):
+    (target_state, draft_state), last = carry
+    at = jnp.broadcast_to(positions[i], [rows])
+    draft_keys, *judge_keys = sampling.round_keys(keys, at, gamma)
+    proposal, draft_state = _propose(
+        params[1], draft_state, text, at, method, draft_keys,
+        draft=draft, gamma=gamma,
+    )
+    target_state, outcome = _judge(
+        params[0], target_state, text, at, proposal, method, judge_keys,
+        decoder=decoder, rule=rule,
+    )
+    return (target_state, draft_state), last + outcome
+
+  start = states, jnp.zeros([rows], jnp.int32)
+  return lax.fori_loop(0, len(positions), step, start)
+
+
+def _repeat(loop: Callable[[Any], tuple[Any, Any]], held: Held):
+  """A function that runs the loop once more on the state that is held."""
 
   def run():
-    held[0], rest = loop(held[0])
-    jax.block_until_ready((held[0], rest))
+    held.state, rest = loop(held.state)
+    jax.block_until_ready((held.state, rest))
 
   return run
 
@@ -165,7 +212,7 @@ def _repeat(loop: Callable[[Any], tuple[Any, Any]], state: Any):
 def blocks(
     decoder: BlockDecoder,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     width: int,
@@ -175,7 +222,7 @@ def blocks(
   Args:
     decoder: target or draft model.
     params: from `decoder.prepare`.
-    state: from `encode`; given away.
+    held: the state, from `encode`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     width: of the block.
@@ -189,13 +236,13 @@ def blocks(
         params, state, text, positions, decoder=decoder, width=width
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
 
 
 def proposals(
     draft: Draft,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     method: Method,
@@ -206,7 +253,7 @@ def proposals(
   Args:
     draft: the source of drafts.
     params: from `draft.prepare`.
-    state: from `encode_draft`; given away.
+    held: the state, from `encode_draft`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     method: temperature, top-k, top-p.
@@ -221,13 +268,13 @@ def proposals(
         params, state, text, positions, method, draft=draft, gamma=gamma
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
 
 
 def judgements(
     decoder: BlockDecoder,
     params: PyTree,
-    state: Any,
+    held: Held,
     text: np.ndarray,
     positions: np.ndarray,
     method: Method,
@@ -239,7 +286,7 @@ def judgements(
   Args:
     decoder: the target.
     params: from `decoder.prepare`.
-    state: from `encode`; given away.
+    held: the state, from `encode`.
     text: int32[rows, max_len] decoder inputs.
     positions: int32[steps].
     method: temperature, top-k, top-p.
@@ -271,7 +318,49 @@ def judgements(
         rule=rule,
     )
 
-  return _repeat(loop, state)
+  return _repeat(loop, held)
+
+
+def rounds(
+    models: tuple[BlockDecoder, Draft],
+    params: tuple[PyTree, PyTree],
+    held: tuple[Held, Held],
+    text: np.ndarray,
+    positions: np.ndarray,
+    method: Method,
+    gamma: int,
+    rule: str,
+) -> Callable[[], None]:
+  """Drafts `gamma` tokens, scores and judges them, at each position.
+
+  It may cost more than `proposals` and `judgements` do alone: the weights of
+  one model push those of the other out of a processor's caches. What decoding
+  does besides, to write tokens and to count, is left out.
+
+  Args:
+    models: the target and the source of drafts.
+    params: theirs, prepared.
+    held: the states, from `encode` and `encode_draft`.
+    text: int32[rows, max_len] decoder inputs.
+    positions: int32[steps].
+    method: temperature, top-k, top-p.
+    gamma: drafts per round, >= 1.
+    rule: a key of `acceptance.RULES`.
+
+  Returns:
+    A function that does so and waits for the end.
+  """
+  target, draft = held
+
+  def run():
+    states, rest = _rounds(
+        params, (target.state, draft.state), text, positions, method,
+        models=models, gamma=gamma, rule=rule,
+    )  # fmt: skip
+    target.state, draft.state = states
+    jax.block_until_ready((states, rest))
+
+  return run
 
 
 @functools.partial(jax.jit, static_argnames=('decoder', 'width'))

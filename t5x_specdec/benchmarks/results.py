@@ -19,7 +19,8 @@ the whole draft phase, both in units of a one-token block of the target (the
 paper's d is gamma c). It knows no encoder, which both decoders pay for alike
 and which fades as texts grow, hence `emp` without it. What then is between
 `emp` and `exp` is lost, or in part won, in the loops themselves: acceptance,
-bookkeeping, dispatch, of speculation against the same of plain decoding.
+bookkeeping, dispatch, of speculation against the same of plain decoding; and
+between models that push each other's weights out of a processor's caches.
 """
 
 from __future__ import annotations

@@ -40,6 +40,9 @@ from t5x_specdec.parameters import PyTree
 # Runs a case once; how many steps that took (1 for whole calls), and results.
 _Runner = Callable[[], tuple[int, list[DecodeResult]]]
 
+# Positions at which a part is timed.
+_STEPS = 32
+
 
 class OurWorker(JaxWorker):
   """Times `autoregressive_decode`, `speculative_decode` and their parts."""
@@ -252,16 +255,20 @@ class OurWorker(JaxWorker):
     first = 0 if self.job.prompts is None else 1
     width = self.job.text_len + gamma + 2
     text = np.pad(self._text, ((0, 0), (0, width - self._text.shape[1])))
-    return text, pieces.spread(first, self._text.shape[1] - 1)
+    return text, pieces.spread(first, self._text.shape[1] - 1, _STEPS)
+
+  def _held(self, name: str, gamma: int) -> pieces.Held:
+    """A model's state for the first batch."""
+    return pieces.Held(self._encode(name, gamma, *self.job.batches()[0]))
 
   def _make_block(self, number: str) -> _Runner:
     width = int(number)
     text, positions = self._loop(width - 1)
-    state = self._encode('target', width - 1, *self.job.batches()[0])
+    held = self._held('target', width - 1)
     loop = pieces.blocks(
         self._decoder('target'),
         self._prepared['target'],
-        state,
+        held,
         text,
         positions,
         width,
@@ -270,11 +277,11 @@ class OurWorker(JaxWorker):
 
   def _make_draft_step(self) -> _Runner:
     text, positions = self._loop(0)
-    state = self._encode('draft', 0, *self.job.batches()[0])
+    held = self._held('draft', 0)
     loop = pieces.blocks(
         self._decoder('draft'),
         self._prepared['draft'],
-        state,
+        held,
         text,
         positions,
         1,
@@ -288,7 +295,7 @@ class OurWorker(JaxWorker):
     loop = pieces.proposals(
         self._draft,
         self._draft_params,
-        self._encode('drafts', gamma, *job.batches()[0]),
+        self._held('drafts', gamma),
         text,
         positions,
         sampling.Method(

@@ -112,7 +112,7 @@ def _parts(
     inputs: np.ndarray,
     rows: int,
 ) -> dict[str, Any]:
-  """Rounds run inside one loop, without a clock: so each part is timed alone.
+  """Rounds run inside one loop, without a clock: so they are timed apart.
 
   Texts are random; a decoder-only model's prompts are as long as the inputs.
   """

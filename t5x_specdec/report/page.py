@@ -302,7 +302,7 @@ def _method(run: Run) -> str:
   return (
       'Rounds run inside one compiled loop, where no clock can be read. So the '
       'timelines are the calls as counted, at what each kind of call took when '
-      'it was measured alone, on the machine of the run, '
+      'it was measured apart, on the machine of the run, '
       f'{_rows(run)}: encoders {parts["encode"]:.3g} and '
       f'{parts["encode_draft"]:.3g} ms, a step of the target alone '
       f'{parts["step"]:.3g} ms, drafting and verifying {_escape(costs)}.'
